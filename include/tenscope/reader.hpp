@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tenscope/event.hpp"
+#include "tenscope/tensor_view.hpp"
+
+namespace tenscope {
+
+// Damage or a gap found while reading; reading goes on after it.
+struct Problem {
+  std::filesystem::path file;
+  std::uint64_t offset = 0;
+  std::string reason;
+};
+
+// One folder of a run: who wrote it and how it ended.
+struct WriterInfo {
+  std::string folder;  // "rank-0", "rank-0.pid-4312"
+  int rank = 0;
+  bool closed = false;  // its journal was closed in order
+  std::uint64_t event_count = 0;
+};
+
+// An event's place in a Reader: index into events in the order (writer, seq).
+using EventId = std::uint32_t;
+
+// What to look for; unset fields match anything. The name is a glob: * is any run of characters, ? one character.
+struct Query {
+  std::string name;
+  std::optional<std::int64_t> step;
+  std::optional<std::int64_t> call;
+  std::optional<int> rank;
+  std::optional<EventKind> kind;
+};
+
+// A tensor's bytes, mapped from a segment: valid while the Reader that gave it lives, or while `owner` is held.
+struct TensorData {
+  TensorView view;
+  std::shared_ptr<const void> owner;
+};
+
+// Reads a finished, a running or a crashed run. Opening reads the journals only; tensors are mapped when asked for.
+// Immutable once open, so any number of threads may use it.
+class Reader {
+ public:
+  // A run's folder, or a folder of runs: then the newest run in it. Throws NotFound, Io, Version.
+  explicit Reader(const std::filesystem::path& path);
+  ~Reader();
+  Reader(Reader&&) noexcept;
+  Reader& operator=(Reader&&) noexcept;
+
+  const std::filesystem::path& path() const noexcept;
+  std::string_view run_json() const noexcept;  // the text of run.json
+  std::span<const WriterInfo> writers() const noexcept;
+  std::span<const Problem> problems() const noexcept;
+
+  std::size_t event_count() const noexcept;
+  Event event(EventId id) const;            // the whole event, copied out
+  EventKind kind(EventId id) const noexcept;
+  std::string_view name(EventId id) const noexcept;
+  std::int64_t step(EventId id) const noexcept;
+  std::int64_t call(EventId id) const noexcept;
+  std::size_t writer_index(EventId id) const noexcept;
+  bool is_tensor(EventId id) const noexcept;
+
+  std::vector<EventId> find(const Query& query) const;
+  std::vector<std::string> names() const;          // of values and changes, in order of first appearance
+  std::vector<std::int64_t> steps(std::string_view name = {}) const;  // ascending
+
+  // The bytes of a tensor event. Throws InvalidArgument (no tensor), NotFound (only statistics were kept, or its segment
+  // has been dropped), Corrupt (it lies outside its segment).
+  TensorData tensor(EventId id) const;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// All runs below a folder, oldest first; the folder itself where it is a run.
+std::vector<std::filesystem::path> list_runs(const std::filesystem::path& folder);
+
+// Checks every journal line's checksum, every segment's structure and every tensor's fingerprint.
+std::vector<Problem> verify(const std::filesystem::path& run);
+
+// Seals what a crash left open: completes open segments, trims journals. Safe to repeat; refuses a run that is being
+// written (its writer holds a lock on its journal). Returns what it did, a line each.
+std::vector<std::string> repair(const std::filesystem::path& run);
+
+}  // namespace tenscope

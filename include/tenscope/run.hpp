@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tenscope/event.hpp"
+#include "tenscope/tensor_view.hpp"
+
+namespace tenscope {
+
+enum class Durability { Process, Disk };  // survives the process' death; survives a power cut
+enum class Keep { First, Last };          // past max_bytes: stop keeping bytes; or drop the oldest segments
+enum class Values { Full, Stats };        // keep a tensor's bytes, or its statistics and fingerprint only
+
+struct RunOptions {
+  std::string name;             // folder below the base; empty: a timestamp, YYYYMMDD_HHMMSS, made unique
+  int rank = 0;
+  int world_size = 1;
+  Durability durability = Durability::Process;
+  std::uint64_t max_bytes = 0;  // 0: no budget
+  Keep keep = Keep::First;
+  std::uint64_t segment_bytes = 256u << 20;
+  bool strict = false;          // errors are thrown instead of counted (also TENSCOPE_STRICT=1)
+  // Called once per kind of trouble, from the thread that met it. Empty: one line on stderr.
+  std::function<void(const std::string&)> on_warning;
+};
+
+// What one record call did.
+struct Recorded {
+  bool kept = false;       // false: disabled, closed or dropped
+  bool duplicate = false;  // the bytes were in the store already
+  std::uint64_t seq = 0;
+  std::int64_t step = 0;
+  std::int64_t call = 0;
+  Summary summary;         // of a tensor
+};
+
+// A recording. Thread-safe. Creating a Run makes base/<name>/ with run.json and the folder of this writer; a fork's child
+// writes to a folder of its own from its first record on. Nothing of the caller's is kept after a call returns. Unless
+// strict, recording calls never throw: trouble is warned of once and counted in dropped().
+class Run {
+ public:
+  explicit Run(const std::filesystem::path& base, RunOptions options = {});
+  ~Run();  // closes
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  Recorded record(const EventInfo& info, const TensorView& tensor, Values values = Values::Full);
+  Recorded record(const EventInfo& info, const EventValue& value);  // not for TensorRecord
+
+  Recorded record(std::string_view name, const TensorView& tensor) { return record(EventInfo{.name = name}, tensor); }
+  Recorded record(std::string_view name, double value) { return record(EventInfo{.name = name}, EventValue(value)); }
+  Recorded record(std::string_view name, std::int64_t value) { return record(EventInfo{.name = name}, EventValue(value)); }
+  Recorded record(std::string_view name, std::string_view text) {
+    return record(EventInfo{.name = name}, EventValue(std::string(text)));
+  }
+
+  std::int64_t step();                    // begins the next step and returns its number
+  void step(std::int64_t number);
+  std::int64_t current_step() const noexcept;
+
+  void enable() noexcept;
+  void disable() noexcept;
+  bool enabled() const noexcept;
+
+  void flush();  // with Durability::Disk: everything recorded so far is on the disk when it returns
+  void close();  // seals the open segment, trims the journal; idempotent
+
+  const std::filesystem::path& path() const noexcept;         // the run's folder
+  std::filesystem::path writer_path() const;                  // this writer's folder in it
+  std::uint64_t dropped() const noexcept;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tenscope

@@ -1,0 +1,9 @@
+#pragma once
+
+#include "tenscope/dtype.hpp"
+#include "tenscope/error.hpp"
+#include "tenscope/event.hpp"
+#include "tenscope/reader.hpp"
+#include "tenscope/run.hpp"
+#include "tenscope/summary.hpp"
+#include "tenscope/tensor_view.hpp"

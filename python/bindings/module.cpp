@@ -1,0 +1,3 @@
+#include "bindings/module.hpp"
+
+NB_MODULE(_core, m) { m.doc() = "The native core of tenscope."; }

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+#include "tenscope/summary.hpp"
+#include "tenscope/tensor_view.hpp"
+
+namespace tenscope::kernels {
+
+// One pass over the tensor: statistics, fingerprint and, where `destination` is not null, a copy of its bytes in C order
+// (size_bytes(view) bytes). Reads any strides. The view must be valid (see validate()).
+Summary summarize(const TensorView& view, std::byte* destination = nullptr);
+
+// The fingerprint alone, and the copy alone.
+Fingerprint fingerprint(const TensorView& view);
+void copy_c_order(const TensorView& view, std::byte* destination);
+
+}  // namespace tenscope::kernels
