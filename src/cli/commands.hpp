@@ -1,0 +1,39 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <span>
+#include <string_view>
+
+namespace tenscope::cli {
+
+inline constexpr int kFine = 0;       // same, or healthy
+inline constexpr int kDifferent = 1;  // different, or unhealthy
+inline constexpr int kTrouble = 2;    // wrong use, or an error
+
+// How the user wants to be answered; the answer goes to stdout, everything else to stderr.
+struct Output {
+  bool json = false;      // one JSON document instead of text
+  bool color = false;     // stdout is a terminal and NO_COLOR is not set
+  bool progress = false;  // stderr is a terminal: progress may be shown there
+};
+
+// Runs a verb whose options have been parsed; returns the exit code. What it throws is told by main.
+using Action = std::function<int(const Output&)>;
+
+// One verb. `prepare` adds its options to `app` (--json is there already) and returns the action that uses them.
+struct Command {
+  std::string_view name;
+  std::string_view summary;   // one line, no full stop
+  std::string_view examples;  // shown below the help, a line each
+  Action (*prepare)(CLI::App& app);
+};
+
+// A new verb: write src/cli/<verb>.cpp with its prepare function, declare it here, add a line to the table in
+// commands.cpp.
+Action prepare_completion(CLI::App& app);
+
+// All verbs, in the order in which help lists them.
+std::span<const Command> commands();
+
+}  // namespace tenscope::cli

@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "core/json_writer.hpp"
+#include "core/suggest.hpp"
+#include "tenscope/error.hpp"
+
+namespace tenscope::cli {
+namespace {
+
+Output detect_output() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  const bool is_dumb = term != nullptr && std::string_view(term) == "dumb";
+  return {.json = false,
+          .color = isatty(STDOUT_FILENO) && (no_color == nullptr || *no_color == '\0') && !is_dumb,
+          .progress = isatty(STDERR_FILENO) && !is_dumb};
+}
+
+void tell(const Output& output, std::string_view code, std::string_view message) {
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object().key("error").begin_object();
+    json.key("code").text(code).key("message").text(message).end_object().end_object();
+    fmt::print("{}\n", text);
+  }
+  fmt::print(stderr, "tenscope: {}\n", message);
+}
+
+void refuse_unknown_verb(std::string_view verb) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    if (command.name == verb) return;
+    names.emplace_back(command.name);
+  }
+  throw Error(ErrorCode::InvalidArgument, fmt::format("there is no verb '{}'{}", verb, did_you_mean(verb, names)));
+}
+
+int run(int argc, char** argv, Output& output) {
+  CLI::App app{"tenscope: the flight recorder and debugger for tensors"};
+  app.name("tenscope");
+  app.set_version_flag("--version", TENSCOPE_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "tenscope VERB --help tells more of a verb. Every verb takes --json.\n"
+      "Exit code: 0 fine or same, 1 unhealthy or different, 2 trouble.");
+  Action action;
+  for (const Command& command : commands()) {
+    CLI::App* verb = app.add_subcommand(std::string(command.name), std::string(command.summary));
+    verb->footer("Examples:\n" + std::string(command.examples));
+    verb->add_flag("--json", output.json, "Answer with one JSON document");
+    verb->callback([&action, prepared = command.prepare(*verb)] { action = prepared; });
+  }
+  try {
+    if (argc > 1 && argv[1][0] != '-') refuse_unknown_verb(argv[1]);
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (argc < 2)
+      fmt::print(stderr, "{}", app.help());
+    else if (app.exit(error) == 0)
+      return kFine;
+    return kTrouble;
+  }
+  return action(output);
+}
+
+int guarded_run(int argc, char** argv) {
+  Output output = detect_output();
+  try {
+    return run(argc, argv, output);
+  } catch (const Error& error) {
+    tell(output, to_string(error.code()), error.what());
+  } catch (const std::exception& error) {
+    tell(output, "Internal", error.what());
+  }
+  return kTrouble;
+}
+
+}  // namespace
+}  // namespace tenscope::cli
+
+int main(int argc, char** argv) { return tenscope::cli::guarded_run(argc, argv); }

@@ -1,0 +1,29 @@
+#include "core/suggest.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tenscope {
+namespace {
+
+TEST(Suggest, distance_counts_edits) {
+  EXPECT_EQ(edit_distance("diff", "diff"), 0u);
+  EXPECT_EQ(edit_distance("dfif", "diff"), 1u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+}
+
+TEST(Suggest, names_the_nearest) {
+  const std::vector<std::string> verbs{"ls", "show", "verify", "repair"};
+  EXPECT_EQ(did_you_mean("shwo", verbs), "; did you mean 'show'?");
+  EXPECT_EQ(did_you_mean("VERIFY", verbs), "; did you mean 'verify'?");
+  EXPECT_EQ(did_you_mean("elephant", verbs), "");
+  EXPECT_EQ(did_you_mean("ab", std::vector<std::string>{"ls"}), "");
+}
+
+TEST(Suggest, finds_parts_of_names) {
+  const std::vector<std::string> names{"blocks.0.attn.q", "blocks.0.attn.k", "loss"};
+  EXPECT_EQ(nearest("attn.q", names), std::vector<std::string>{"blocks.0.attn.q"});
+}
+
+}  // namespace
+}  // namespace tenscope
