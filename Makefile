@@ -1,0 +1,88 @@
+# tenscope: everything a developer types. `make help` lists it.
+SHELL := bash
+PYTHON := .venv/bin/python
+PIP_INSTALL := -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+OTHER_PYTHONS := 3.10 3.12 3.13
+SECONDS_EACH = $(or $(SECONDS),60)
+N ?= 10000
+
+.PHONY: help
+help:  ## what can be made
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+.PHONY: setup
+setup:  ## install what is needed: Debian packages where missing, Python packages into .venv
+	@tools/setup.sh
+
+.PHONY: build
+build: setup  ## build the core, the command line, the tests and the Python package (editable, in .venv)
+	@echo "==> building (build/release)"
+	@cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) > build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
+	@rm -f build-configure.log
+	@cmake --build build/release
+	@$(PYTHON) $(PIP_INSTALL) -C build-dir=build/release -C cmake.build-type=Release \
+	  -C cmake.define.TENSCOPE_TESTS=ON -C cmake.define.TENSCOPE_BENCH=ON
+
+.PHONY: demo
+demo: build  ## set up, build, and show the main job on a small GPT
+	@$(PYTHON) examples/demo.py
+
+.PHONY: test
+test: build test-cpp test-python test-pythons  ## set up, build, and run every test
+
+.PHONY: test-cpp
+test-cpp: setup  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@echo "==> C++ tests under asan and ubsan (build/asan)"
+	@cmake --preset asan > /dev/null
+	@cmake --build build/asan
+	@ctest --test-dir build/asan --output-on-failure -j2
+
+.PHONY: test-python
+test-python: build  ## the Python tests on the main Python
+	@echo "==> Python tests"
+	@$(PYTHON) -m pytest -n 2
+
+.PHONY: test-pythons
+test-pythons: $(OTHER_PYTHONS:%=test-python-%)  ## the tests that need no torch, on every other Python of this machine
+
+.PHONY: test-python-%
+test-python-%: setup
+	@tools/setup.sh $*
+	@if [ -d .venv-$* ]; then \
+	  echo "==> Python tests on Python $*"; \
+	  .venv-$*/bin/python $(PIP_INSTALL) -C build-dir=build/py$* && .venv-$*/bin/python -m pytest -n 2; fi
+
+.PHONY: tsan
+tsan: setup  ## the C++ tests under ThreadSanitizer
+	@cmake --preset tsan > /dev/null
+	@cmake --build build/tsan
+	@ctest --test-dir build/tsan --output-on-failure -j2
+
+.PHONY: torture
+torture: build  ## kill a recording process N times (default 10000) and check that nothing acknowledged is lost
+	@TENSCOPE_KILLS=$(N) $(PYTHON) -m pytest tests/test_crash.py -s -p no:xdist --timeout 36000
+
+.PHONY: fuzz
+fuzz: setup  ## run every libFuzzer target for SECONDS (default 60) each
+	@tests/fuzz.sh $(SECONDS_EACH)
+
+.PHONY: bench
+bench: build  ## the benchmarks: each prints a ratio against a peer in the same run
+	@for program in build/release/bench/*_bench; do echo "==> $$program"; $$program || exit 1; done
+	@for script in bench/bench_*.py; do echo "==> $$script"; $(PYTHON) $$script || exit 1; done
+
+.PHONY: bugs
+bugs: build  ## record and diff programs with known bugs (BUGS=folder): is the right place named?
+	@$(PYTHON) bench/bugs.py $(BUGS)
+
+.PHONY: lint
+lint: setup  ## clang-format, clang-tidy and ruff
+	@tools/lint.sh
+
+.PHONY: wheel
+wheel: setup  ## a repaired wheel in wheelhouse/, tried in an empty venv
+	@tools/wheel.sh
+
+.PHONY: clean
+clean:  ## remove what was built (not .venv)
+	rm -rf build dist wheelhouse

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Installs what tenscope needs to build and test: Debian packages where they are missing, Python packages into .venv.
+# Safe to repeat: what is there already is left alone.
+#   tools/setup.sh            the main environment, .venv
+#   tools/setup.sh 3.12       an environment for that Python, .venv-3.12 (without torch); does nothing if the machine lacks it
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PACKAGES=(g++ cmake ninja-build ccache pkg-config git
+  libfmt-dev libsimdjson-dev libhwy-dev libxxhash-dev libcli11-dev libcpp-httplib-dev zlib1g-dev libhdf5-dev
+  libgtest-dev libbenchmark-dev graphviz)
+BUILD_REQUIREMENTS=("scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.24" ninja)
+TEST_REQUIREMENTS=(numpy pytest pytest-timeout pytest-xdist hypothesis coverage pysnooper ml_dtypes)
+TORCH_REQUIREMENTS=(torch==2.13.0 safetensors h5py pandas transformers graphviz)
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
+
+find_python() {  # a Python of that version: on PATH, or one that pyenv keeps
+  local version=$1 candidate
+  for candidate in "python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python; do
+    if "$candidate" -c "import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
+      "$candidate" -c 'import sys; print(sys.executable)'
+      return
+    fi
+  done
+}
+
+install_packages() {
+  local missing=()
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  if ((${#missing[@]})); then
+    say "installing Debian packages: ${missing[*]}"
+    local sudo=""
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    $sudo apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  fi
+}
+
+make_venv() {  # folder, interpreter, packages...: skipped when the same was installed before
+  local folder=$1 interpreter=$2 stamp
+  shift 2
+  stamp="$interpreter $*"
+  if [ ! -x "$folder/bin/python" ] || [ "$(cat "$folder/installed" 2>/dev/null)" != "$stamp" ]; then
+    say "making $folder with $("$interpreter" --version) and: $*"
+    "$interpreter" -m venv "$folder"
+    "$folder/bin/python" -m pip install -q --disable-pip-version-check --upgrade pip
+    "$folder/bin/python" -m pip install -q --disable-pip-version-check "$@"
+    echo "$stamp" > "$folder/installed"
+  fi
+}
+
+if [ $# -eq 0 ]; then
+  command -v dpkg-query >/dev/null && install_packages "${PACKAGES[@]}"
+  python=$(find_python 3.11)
+  if [ -z "$python" ]; then
+    install_packages python3-dev python3-venv
+    python=$(find_python 3.11)
+  fi
+  [ "$python" != /usr/bin/python3.11 ] || install_packages python3-dev python3-venv
+  make_venv .venv "${python:?needs Python 3.11 with its venv module}" \
+    "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}" "${TORCH_REQUIREMENTS[@]}"
+else
+  python=$(find_python "$1")
+  if [ -z "$python" ]; then
+    say "this machine has no Python $1: left out"
+    exit 0
+  fi
+  make_venv ".venv-$1" "$python" "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}"
+fi

