@@ -8,13 +8,17 @@
 
 namespace tenscope::python {
 
-// How a Python object's tensor is borrowed for one call: DLPack's C exchange API for torch, the buffer protocol for NumPy.
+// How a Python object's tensor is borrowed for one call: DLPack's C exchange API for torch, the buffer protocol for
+// NumPy.
 enum class Borrowed {
   Ok,           // `view` is valid while this BorrowedTensor lives
-  NotATensor,   // some other object; no Python error is set
-  Unsupported,  // a tensor whose bytes cannot be had (sparse, meta, fake, nested...): `reason` names why; no error is set
+  NotATensor,   // some other object; no Python error is set. bytes, memoryview and array.array are taken as arrays
+  Unsupported,  // a tensor whose bytes cannot be had (sparse, meta, fake, nested...): `reason` names why; no error is
+                // set
 };
 
+// The object must be held by the caller meanwhile. The view may be read without the GIL; making, borrowing and ending
+// need it.
 class BorrowedTensor {
  public:
   BorrowedTensor() = default;
@@ -29,10 +33,18 @@ class BorrowedTensor {
   std::string reason;
 
  private:
+  Borrowed borrow_torch(PyObject* object);
+  Borrowed borrow_dlpack(PyObject* object);
+  Borrowed borrow_buffer(PyObject* object);
+  Borrowed borrow_copy(PyObject* object);
+  Borrowed borrow_bits(PyObject* object, const std::string& error);
+  Borrowed borrow_numpy_scalar(PyObject* object);
+  Borrowed unsupported(std::string why);
+  bool take(const void* dlpack_tensor) noexcept;
   void release() noexcept;
+
   Py_buffer buffer_{};
-  PyObject* keepalive_ = nullptr;  // a host copy, a resolved conj view, a managed DLPack tensor's owner
-  void* managed_ = nullptr;
+  PyObject* keepalive_ = nullptr;  // a host copy, a resolved conj view, a DLPack capsule
   std::int64_t shape_[kMaxRank];
   std::int64_t strides_[kMaxRank];
   std::string device_;
