@@ -7,11 +7,12 @@
 
 namespace tenscope::kernels {
 
-// One pass over the tensor: statistics, fingerprint and, where `destination` is not null, a copy of its bytes in C order
-// (size_bytes(view) bytes). Reads any strides. The view must be valid (see validate()).
+// One pass over the tensor: statistics, fingerprint and, where `destination` is not null, a copy of its bytes in C
+// order (size_bytes(view) bytes). Reads any strides. The view must be valid (see validate()).
 Summary summarize(const TensorView& view, std::byte* destination = nullptr);
 
-// The fingerprint alone, and the copy alone.
+// Each of the three alone.
+Stats statistics(const TensorView& view);
 Fingerprint fingerprint(const TensorView& view);
 void copy_c_order(const TensorView& view, std::byte* destination);
 

@@ -1,0 +1,3 @@
+#include "kernels/hash_target.hpp"
+
+const tenscope::kernels::HashTarget tenscope::kernels::kHashBaseline{reset, update, digest, hash};
