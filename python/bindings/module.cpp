@@ -1,3 +1,6 @@
 #include "bindings/module.hpp"
 
-NB_MODULE(_core, m) { m.doc() = "The native core of tenscope."; }
+NB_MODULE(_core, m) {
+  m.doc() = "The native core of tenscope.";
+  init_errors(m);
+}

@@ -1,0 +1,58 @@
+"""What tenscope raises: Error and, for each kind of failure, a subclass that is also the fitting built-in exception."""
+
+__all__ = ["CorruptError", "Error", "IoError", "NotFoundError", "UnsupportedError", "UsageError", "VersionError"]
+
+
+class Error(Exception):
+    """Every failure of tenscope. The message says what failed, then why, and names the path last."""
+
+    __module__ = "tenscope"
+
+
+class IoError(Error, OSError):
+    """The system refused: disk full, no permission, a file in the way."""
+
+    __module__ = "tenscope"
+
+
+class NotFoundError(Error, FileNotFoundError, KeyError):
+    """No such run, file, name, step or call."""
+
+    __module__ = "tenscope"
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class CorruptError(Error, ValueError):
+    """A file is damaged: it contradicts its format or its checksum."""
+
+    __module__ = "tenscope"
+
+
+class VersionError(Error, ValueError):
+    """A file was written by a newer tenscope."""
+
+    __module__ = "tenscope"
+
+
+class UsageError(Error, ValueError):
+    """An argument makes no sense."""
+
+    __module__ = "tenscope"
+
+
+class UnsupportedError(Error, TypeError):
+    """A type or feature that tenscope does not handle."""
+
+    __module__ = "tenscope"
+
+
+BY_CODE = {
+    "Io": IoError,
+    "Corrupt": CorruptError,
+    "Version": VersionError,
+    "InvalidArgument": UsageError,
+    "NotFound": NotFoundError,
+    "Unsupported": UnsupportedError,
+}
