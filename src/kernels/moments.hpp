@@ -24,6 +24,9 @@ struct BlockStats {
   std::int64_t neg_inf = 0;
   std::int64_t zero = 0;
   std::int64_t subnormal = 0;
+  // Of int64, and of uint64 with the top bit flipped, which orders it as int64.
+  std::int64_t ordered_min = std::numeric_limits<std::int64_t>::max();
+  std::int64_t ordered_max = std::numeric_limits<std::int64_t>::min();
 };
 
 // Blocks merged into the statistics of a tensor: the sum compensated (Neumaier), the second moment by Chan's formula.
@@ -38,6 +41,8 @@ class Moments {
     if (block.count == 0) return;
     min_ = std::min(min_, block.min);
     max_ = std::max(max_, block.max);
+    ordered_min_ = std::min(ordered_min_, block.ordered_min);
+    ordered_max_ = std::max(ordered_max_, block.ordered_max);
     if (count_ == 0) pivot_ = block.pivot;
     const double n = static_cast<double>(count_);
     const double m = static_cast<double>(block.count);
@@ -52,6 +57,9 @@ class Moments {
     add(block.sum);
     count_ += block.count;
   }
+
+  std::int64_t ordered_min() const noexcept { return ordered_min_; }
+  std::int64_t ordered_max() const noexcept { return ordered_max_; }
 
   // True where squares left the range of double, so that std and l2 need a wider type.
   bool is_out_of_range() const noexcept {
@@ -98,6 +106,8 @@ class Moments {
   std::int64_t neg_inf_ = 0;
   std::int64_t zero_ = 0;
   std::int64_t subnormal_ = 0;
+  std::int64_t ordered_min_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t ordered_max_ = std::numeric_limits<std::int64_t>::min();
 };
 
 }  // namespace tenscope::kernels

@@ -29,6 +29,12 @@ BlockStats block_stats_scalar(const std::byte* bytes, std::int64_t count) noexce
     stats.max = x > stats.max ? x : stats.max;
     stats.zero += x == 0;
     if constexpr (!kIsInteger<T>) stats.subnormal += x != 0 && std::abs(x) < kMinNormal<T>;
+    if constexpr (std::is_integral_v<T> && sizeof(T) == 8) {
+      constexpr std::uint64_t kFlip = std::is_unsigned_v<T> ? 1ULL << 63 : 0;
+      const auto ordered = static_cast<std::int64_t>(static_cast<std::uint64_t>(element) ^ kFlip);
+      stats.ordered_min = ordered < stats.ordered_min ? ordered : stats.ordered_min;
+      stats.ordered_max = ordered > stats.ordered_max ? ordered : stats.ordered_max;
+    }
   }
   return stats;
 }

@@ -6,24 +6,70 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/element.hpp"
 #include "kernels/element_reader.hpp"
 #include "kernels/hash.hpp"
-#include "kernels/stats_scalar.hpp"
+#include "kernels/stats_table.hpp"
 
 namespace tenscope::kernels {
 namespace {
 
-constexpr std::int64_t kBlockBytes = 4096;
+constexpr std::int64_t kBlockBytes = 2048;
+constexpr std::int64_t kPrefetchBytes = 2 * kBlockBytes;
+constexpr std::size_t kStreamBytes = std::size_t{4} << 20;
 
+inline void prefetch_block(const std::byte* bytes) {
+  for (std::int64_t i = 0; i < kBlockBytes; i += 64) __builtin_prefetch(bytes + kPrefetchBytes + i);
+}
+
+// f(begin, count, bytes) over the tensor's blocks, in order. The first block has `first` elements where that is not 0.
 template <class F>
-void for_each_block(const ElementReader& reader, F&& f) {
+void for_each_block(const ElementReader& reader, std::int64_t first, F&& f) {
   alignas(64) std::byte scratch[kBlockBytes];
   const std::int64_t block = kBlockBytes / static_cast<std::int64_t>(reader.item_size());
-  for (std::int64_t begin = 0; begin < reader.count(); begin += block) {
-    const std::int64_t count = std::min(block, reader.count() - begin);
-    f(begin, count, reader.read(begin, count, scratch));
+  for (std::int64_t begin = 0; begin < reader.count();) {
+    const std::int64_t count = std::min(begin == 0 && first != 0 ? first : block, reader.count() - begin);
+    const std::byte* bytes = reader.read(begin, count, scratch);
+    if (reader.is_contiguous()) prefetch_block(bytes);
+    f(begin, count, bytes);
+    begin += count;
   }
 }
+
+// The copy of a tensor's blocks: past the caches where it is large, for which the destination must be aligned from the
+// second block on.
+class Copier {
+ public:
+  Copier(std::byte* destination, std::size_t size) noexcept
+      : destination_(destination),
+        is_streaming_(destination != nullptr && size >= kStreamBytes),
+        table_(stats_table()) {}
+  ~Copier() {
+    if (is_streaming_) table_.flush_stream();
+  }
+  Copier(const Copier&) = delete;
+  Copier& operator=(const Copier&) = delete;
+
+  // Bytes to the destination's next alignment, 0 where it does not matter.
+  std::int64_t first_block() const noexcept {
+    return is_streaming_ ? static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(destination_) % 64) : 0;
+  }
+
+  void copy(std::int64_t offset, const std::byte* bytes, std::int64_t size) const noexcept {
+    if (destination_ == nullptr) return;
+    std::byte* to = destination_ + offset;
+    if (is_streaming_ && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
+      table_.stream_copy(to, bytes, static_cast<std::size_t>(size));
+    } else {
+      std::memcpy(to, bytes, static_cast<std::size_t>(size));
+    }
+  }
+
+ private:
+  std::byte* destination_;
+  bool is_streaming_;
+  const StatsTable& table_;
+};
 
 template <class T>
 struct ComponentOf {
@@ -34,45 +80,28 @@ struct ComponentOf<std::complex<T>> {
   using type = T;
 };
 
-// Statistics block by block. `exact_*` follow the integers that a double does not hold.
+// Statistics, block by block.
 class StatsBuilder {
  public:
-  explicit StatsBuilder(DType dtype) noexcept : dtype_(dtype) {}
+  explicit StatsBuilder(DType dtype) noexcept
+      : dtype_(dtype),
+        parts_(kind_of(dtype) == DTypeKind::Complex ? 2 : 1),
+        block_stats_(stats_table().block_stats[static_cast<std::size_t>(dtype)]) {}
 
-  void add(const std::byte* bytes, std::int64_t count) noexcept {
-    visit_dtype(dtype_, [&](auto tag) {
-      using T = typename ComponentOf<decltype(tag)>::type;
-      if (kIsComplex<decltype(tag)>) count *= 2;
-      moments_.merge(block_stats_scalar<T>(bytes, count));
-      if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint64_t>) add_exact<T>(bytes, count);
-    });
-  }
+  void add(const std::byte* bytes, std::int64_t count) noexcept { moments_.merge(block_stats_(bytes, count * parts_)); }
 
   Stats finish(const TensorView& view) const {
-    Stats stats = moments_.finish(element_count(view.shape) * (kind_of(dtype_) == DTypeKind::Complex ? 2 : 1));
-    if (has_exact_) {
-      stats.exact_min = exact_min_;
-      stats.exact_max = exact_max_;
+    Stats stats = moments_.finish(element_count(view.shape) * parts_);
+    if (stats.count > 0 && (dtype_ == DType::I64 || dtype_ == DType::U64)) {
+      const std::uint64_t flip = dtype_ == DType::U64 ? 1ULL << 63 : 0;
+      stats.exact_min = static_cast<std::int64_t>(static_cast<std::uint64_t>(moments_.ordered_min()) ^ flip);
+      stats.exact_max = static_cast<std::int64_t>(static_cast<std::uint64_t>(moments_.ordered_max()) ^ flip);
     }
     if (moments_.is_out_of_range()) widen(view, stats);
     return stats;
   }
 
  private:
-  template <class T>
-  void add_exact(const std::byte* bytes, std::int64_t count) noexcept {
-    T low = has_exact_ ? static_cast<T>(exact_min_) : load<T>(bytes);
-    T high = has_exact_ ? static_cast<T>(exact_max_) : low;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const T x = load<T>(bytes + i * 8);
-      low = std::min(low, x);
-      high = std::max(high, x);
-    }
-    exact_min_ = static_cast<std::int64_t>(low);
-    exact_max_ = static_cast<std::int64_t>(high);
-    has_exact_ = true;
-  }
-
   // mean, std and l2 again in long double, for values whose squares a double does not hold.
   static void widen(const TensorView& view, Stats& stats) {
     const ElementReader reader(view);
@@ -81,7 +110,7 @@ class StatsBuilder {
     long double deviations = 0;
     std::int64_t finite = 0;
     const auto for_each_finite = [&](auto&& f) {
-      for_each_block(reader, [&](std::int64_t, std::int64_t count, const std::byte* bytes) {
+      for_each_block(reader, 0, [&](std::int64_t, std::int64_t count, const std::byte* bytes) {
         visit_dtype(view.dtype, [&](auto tag) {
           using T = typename ComponentOf<decltype(tag)>::type;
           const std::int64_t parts = kIsComplex<decltype(tag)> ? 2 * count : count;
@@ -101,10 +130,9 @@ class StatsBuilder {
   }
 
   DType dtype_;
+  std::int64_t parts_;
+  BlockStats (*block_stats_)(const std::byte*, std::int64_t);
   Moments moments_;
-  bool has_exact_ = false;
-  std::int64_t exact_min_ = 0;
-  std::int64_t exact_max_ = 0;
 };
 
 }  // namespace
@@ -112,19 +140,28 @@ class StatsBuilder {
 Summary summarize(const TensorView& view, std::byte* destination) {
   const ElementReader reader(view);
   const std::int64_t item = static_cast<std::int64_t>(reader.item_size());
-  Hasher hasher;
+  const Copier copier(destination, size_bytes(view));
   StatsBuilder builder(view.dtype);
-  for_each_block(reader, [&](std::int64_t begin, std::int64_t count, const std::byte* bytes) {
-    hasher.update(bytes, static_cast<std::size_t>(count * item));
-    builder.add(bytes, count);
-    if (destination != nullptr) std::memcpy(destination + begin * item, bytes, static_cast<std::size_t>(count * item));
-  });
+  if (reader.count() * item <= kBlockBytes) {
+    alignas(64) std::byte scratch[kBlockBytes];
+    const std::byte* bytes = reader.read(0, reader.count(), scratch);
+    copier.copy(0, bytes, reader.count() * item);
+    builder.add(bytes, reader.count());
+    return {hash_target().hash(bytes, size_bytes(view)), builder.finish(view)};
+  }
+  Hasher hasher;
+  for_each_block(reader, copier.first_block() / item,
+                 [&](std::int64_t begin, std::int64_t count, const std::byte* bytes) {
+                   hasher.update(bytes, static_cast<std::size_t>(count * item));
+                   builder.add(bytes, count);
+                   copier.copy(begin * item, bytes, count * item);
+                 });
   return {hasher.digest(), builder.finish(view)};
 }
 
 Stats statistics(const TensorView& view) {
   StatsBuilder builder(view.dtype);
-  for_each_block(ElementReader(view),
+  for_each_block(ElementReader(view), 0,
                  [&](std::int64_t, std::int64_t count, const std::byte* bytes) { builder.add(bytes, count); });
   return builder.finish(view);
 }
@@ -133,7 +170,7 @@ Fingerprint fingerprint(const TensorView& view) {
   const ElementReader reader(view);
   if (reader.is_contiguous()) return hash_target().hash(static_cast<const std::byte*>(view.data), size_bytes(view));
   Hasher hasher;
-  for_each_block(reader, [&](std::int64_t, std::int64_t count, const std::byte* bytes) {
+  for_each_block(reader, 0, [&](std::int64_t, std::int64_t count, const std::byte* bytes) {
     hasher.update(bytes, static_cast<std::size_t>(count) * reader.item_size());
   });
   return hasher.digest();

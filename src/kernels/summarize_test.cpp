@@ -11,6 +11,7 @@
 
 #include "kernels/element.hpp"
 #include "kernels/hash.hpp"
+#include "kernels/simd_target.hpp"
 
 namespace tenscope::kernels {
 namespace {
@@ -155,28 +156,33 @@ const std::vector<std::vector<std::int64_t>> kShapes{
     {}, {0}, {1}, {7}, {64}, {5, 3}, {3, 0, 2}, {33, 65}, {2, 3, 4, 5}, {1000}, {40, 1, 129}, {4099}, {9, 700}};
 
 TEST(Summarize, AgreesWithTheBookForEveryDTypeShapeAndStride) {
-  std::mt19937_64 random(1);
-  for (int d = 0; d < kDTypeCount; ++d) {
-    for (const auto& shape : kShapes) {
-      for (const bool plain_values : {false, true}) {
-        const Sample sample = make_sample(static_cast<DType>(d), shape, random, plain_values);
-        SCOPED_TRACE(testing::Message() << to_string(sample.dtype) << " rank " << shape.size() << " plain "
-                                        << plain_values);
-        const auto bytes = sample.c_order();
-        std::vector<std::byte> copy(bytes.size());
-        const Summary summary = summarize(sample.view(), copy.data());
-        EXPECT_EQ(copy, bytes);
-        EXPECT_EQ(summary.fingerprint, kHashBaseline.hash(bytes.data(), bytes.size()));
-        EXPECT_EQ(fingerprint(sample.view()), summary.fingerprint);
-        expect_stats(summary.stats, reference(sample.dtype, bytes));
-        expect_stats(statistics(sample.view()), summary.stats, 0);
-        std::vector<std::byte> second(bytes.size());
-        copy_c_order(sample.view(), second.data());
-        EXPECT_EQ(second, bytes);
-        if (testing::Test::HasFailure()) return;
+  for (const auto& target : simd_targets()) {
+    ASSERT_TRUE(use_simd_target(target));
+    SCOPED_TRACE(target);
+    std::mt19937_64 random(1);
+    for (int d = 0; d < kDTypeCount; ++d) {
+      for (const auto& shape : kShapes) {
+        for (const bool plain_values : {false, true}) {
+          const Sample sample = make_sample(static_cast<DType>(d), shape, random, plain_values);
+          SCOPED_TRACE(testing::Message()
+                       << to_string(sample.dtype) << " rank " << shape.size() << " plain " << plain_values);
+          const auto bytes = sample.c_order();
+          std::vector<std::byte> copy(bytes.size());
+          const Summary summary = summarize(sample.view(), copy.data());
+          EXPECT_EQ(copy, bytes);
+          EXPECT_EQ(summary.fingerprint, kHashBaseline.hash(bytes.data(), bytes.size()));
+          EXPECT_EQ(fingerprint(sample.view()), summary.fingerprint);
+          expect_stats(summary.stats, reference(sample.dtype, bytes));
+          expect_stats(statistics(sample.view()), summary.stats, 0);
+          std::vector<std::byte> second(bytes.size());
+          copy_c_order(sample.view(), second.data());
+          EXPECT_EQ(second, bytes);
+          if (testing::Test::HasFailure()) return;
+        }
       }
     }
   }
+  use_simd_target("");
 }
 
 TEST(Summarize, FingerprintIsXxh128OfTheBytes) {

@@ -1,0 +1,144 @@
+// Speed of the kernels over 256 MB, each next to what the machine can do with the same bytes in the same run: memcpy, a
+// plain read, XXH3. Rounds are interleaved and the best of each is taken, so that a busy machine disturbs the ratios
+// little.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/hash.hpp"
+#include "kernels/simd_target.hpp"
+#include "kernels/summarize.hpp"
+
+namespace {
+
+using namespace tenscope;
+
+constexpr std::int64_t kBytes = std::int64_t{256} << 20;
+constexpr int kRounds = 7;
+
+struct Buffers {
+  std::byte* source = static_cast<std::byte*>(std::aligned_alloc(4096, kBytes));
+  std::byte* other = static_cast<std::byte*>(std::aligned_alloc(4096, kBytes));
+  std::byte* half =
+      static_cast<std::byte*>(std::aligned_alloc(4096, kBytes));  // bits that are finite as f16, bf16 and f8
+};
+
+Buffers& buffers() {
+  static Buffers instance = [] {
+    Buffers b;
+    std::mt19937 random(1);
+    auto* x = reinterpret_cast<float*>(b.source);
+    for (std::int64_t i = 0; i < kBytes / 4; ++i) x[i] = static_cast<float>(random()) * 0x1p-32F - 0.5F;
+    std::memcpy(b.other, b.source, kBytes);
+    auto* bits = reinterpret_cast<std::uint32_t*>(b.half);
+    for (std::int64_t i = 0; i < kBytes / 4; ++i)
+      bits[i] = (static_cast<std::uint32_t>(random()) & 0x3F3F3F3FU) | 0x20202020U;
+    return b;
+  }();
+  return instance;
+}
+
+// The best a single thread reads: sums of eight independent chains, which the compiler vectorises.
+__attribute__((target("avx2"))) std::uint64_t plain_read(const std::byte* bytes) {
+  const auto* p = reinterpret_cast<const std::uint64_t*>(bytes);
+  std::uint64_t sums[16] = {};
+  for (std::int64_t i = 0; i < kBytes / 8; i += 16) {
+    for (int k = 0; k < 16; ++k) sums[k] += p[i + k];
+  }
+  std::uint64_t total = 0;
+  for (auto s : sums) total += s;
+  return total;
+}
+
+struct Row {
+  std::string name;
+  std::string against;  // the name of the row it is compared with
+  double bytes;
+  std::function<void()> run;
+  double best_seconds = 1e9;
+};
+
+TensorView view_of(const std::byte* bytes, DType dtype) {
+  static std::int64_t sizes[kDTypeCount];
+  auto& size = sizes[static_cast<int>(dtype)];
+  size = kBytes / static_cast<std::int64_t>(item_size(dtype));
+  return {bytes, dtype, {&size, 1}, {}};
+}
+
+const std::byte* data_for(DType dtype) {
+  return kind_of(dtype) == DTypeKind::Float && item_size(dtype) < 4 ? buffers().half : buffers().source;
+}
+
+std::vector<Row> rows() {
+  auto& b = buffers();
+  std::vector<Row> rows;
+  rows.push_back({"memcpy", "", kBytes, [&] { std::memcpy(b.other, b.source, kBytes); }});
+  rows.push_back({"plain read", "", kBytes, [&] { benchmark::DoNotOptimize(plain_read(b.source)); }});
+  rows.push_back(
+      {"XXH3-128 alone", "", kBytes, [&] { benchmark::DoNotOptimize(kernels::hash_target().hash(b.source, kBytes)); }});
+  rows.push_back({"fingerprint f32", "XXH3-128 alone", kBytes,
+                  [&] { benchmark::DoNotOptimize(kernels::fingerprint(view_of(b.source, DType::F32))); }});
+  for (auto dtype :
+       {DType::F32, DType::F64, DType::BF16, DType::F16, DType::F8E4M3, DType::I64, DType::I32, DType::U8}) {
+    rows.push_back({"statistics " + std::string(to_string(dtype)), "plain read", kBytes,
+                    [&, dtype] { benchmark::DoNotOptimize(kernels::statistics(view_of(data_for(dtype), dtype))); }});
+  }
+  for (auto dtype : {DType::F32, DType::BF16}) {
+    rows.push_back({"hash+statistics " + std::string(to_string(dtype)), "plain read", kBytes,
+                    [&, dtype] { benchmark::DoNotOptimize(kernels::summarize(view_of(data_for(dtype), dtype))); }});
+    rows.push_back({"hash+statistics+copy " + std::string(to_string(dtype)), "memcpy", kBytes, [&, dtype] {
+                      benchmark::DoNotOptimize(kernels::summarize(view_of(data_for(dtype), dtype), b.other));
+                    }});
+  }
+  return rows;
+}
+
+void run_table() {
+  auto table = rows();
+  for (int round = 0; round < kRounds; ++round) {
+    for (auto& row : table) {
+      const auto start = std::chrono::steady_clock::now();
+      row.run();
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      row.best_seconds = std::min(row.best_seconds, elapsed.count());
+    }
+  }
+  std::printf("%-36s %8s   %s\n", "256 MB", "GB/s", "ratio");
+  for (const auto& row : table) {
+    std::printf("%-36s %8.1f", row.name.c_str(), row.bytes / row.best_seconds * 1e-9);
+    for (const auto& base : table) {
+      if (base.name == row.against) {
+        std::printf("   %.2f x %s", row.bytes / row.best_seconds / (base.bytes / base.best_seconds), base.name.c_str());
+      }
+    }
+    std::printf("\n");
+  }
+}
+
+void small_tensor(benchmark::State& state) {
+  std::vector<float> values(static_cast<std::size_t>(state.range(0)) / 4, 0.5F);
+  std::vector<std::byte> copy(values.size() * 4);
+  const std::int64_t size = static_cast<std::int64_t>(values.size());
+  const TensorView view{values.data(), DType::F32, {&size, 1}, {}};
+  for (auto _ : state) benchmark::DoNotOptimize(kernels::summarize(view, copy.data()));
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(small_tensor)->Arg(4)->Arg(1024)->Arg(16384)->Arg(262144);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::printf("vector unit: %s\n", kernels::simd_target().c_str());
+  run_table();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
