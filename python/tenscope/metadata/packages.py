@@ -1,0 +1,80 @@
+"""packages.json: the Python, the platform, every installed package, and where the imported ones lie."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import sys
+from pathlib import Path
+
+LISTED = ("torch", "numpy", "tensorflow", "jax", "pandas", "scipy")
+
+
+def all_packages() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"]
+        if name and name not in found:  # the first on sys.path is the one that is imported
+            found[name] = distribution.version or ""
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def _import_names() -> dict[str, str]:
+    """Top-level import name -> distribution name."""
+    names: dict[str, str] = {}
+    for name, distributions in importlib.metadata.packages_distributions().items():
+        names[name] = distributions[0]
+    return names
+
+
+def location_of(module) -> str | None:
+    path = getattr(module, "__file__", None)
+    if path is None:
+        paths = list(getattr(module, "__path__", []))
+        return paths[0] if paths else None
+    path = Path(path)
+    return str(path.parent if path.name.startswith("__init__.") else path)
+
+
+def loaded_packages(versions: dict[str, str], names: tuple[str, ...] | None = None) -> dict[str, dict]:
+    """The imported top-level packages that belong to a distribution (or those of `names`): version and location."""
+    distributions = _import_names() if names is None else {}
+    loaded = {}
+    for name, module in sorted(sys.modules.items()):
+        if "." in name or module is None:
+            continue
+        if names is None and name not in distributions:
+            continue
+        if names is not None and name not in names:
+            continue
+        location = location_of(module)
+        if location is None:
+            continue
+        version = versions.get(distributions.get(name, name)) or getattr(module, "__version__", None)
+        loaded[name] = {"version": str(version) if version else None, "location": location}
+    return loaded
+
+
+def editable_installs() -> dict[str, str]:
+    """Distribution name -> folder, for packages installed with `pip install -e`."""
+    found = {}
+    for distribution in importlib.metadata.distributions():
+        try:
+            text = distribution.read_text("direct_url.json")
+            url = json.loads(text) if text else {}
+        except (OSError, ValueError):
+            continue
+        if url.get("dir_info", {}).get("editable") and url.get("url", "").startswith("file://"):
+            found[distribution.metadata["Name"]] = url["url"].removeprefix("file://")
+    return found
+
+
+def collect(names: tuple[str, ...] | None = None) -> dict:
+    versions = all_packages()
+    return {
+        "python_version": platform.python_version(),
+        "platform": sys.platform,
+        "all_packages": versions,
+        "packages": loaded_packages(versions, names),
+    }

@@ -1,0 +1,55 @@
+"""runtime_info.json: the command, the environment without its secrets, the folder and the time."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import shlex
+import sys
+
+REDACTED = "<redacted>"
+
+_SECRET_WORDS = (
+    "APIKEY|AUTH|CREDENTIAL|CREDENTIALS|COOKIE|KEY|KEYS|PASS|PASSWD|PASSWORD|PASSPHRASE|PAT|PRIVATE|PWD|SECRET|SECRETS|TOKEN|TOKENS"
+)
+_SECRET_NAME = re.compile(rf"(^|[_.-])({_SECRET_WORDS})([_.-]|\d*$)|PASSWORD|PASSWD|SECRET|TOKEN|APIKEY|CREDENTIAL", re.IGNORECASE)
+_HARMLESS_NAMES = {"PWD", "OLDPWD", "SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM", "GPG_KEY"}
+_SECRET_VALUE = re.compile(
+    r"://[^/\s:@]+:[^/\s@]+@"  # a password in an address
+    r"|\b(gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-)[A-Za-z0-9_-]{10,}"  # tokens known by their beginning
+    r"|\b(AKIA|ASIA)[A-Z0-9]{12,}|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+
+
+def looks_secret(name: str, value: str) -> bool:
+    if name.upper() in _HARMLESS_NAMES:
+        return False
+    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+
+
+def environment() -> dict[str, str]:
+    """The environment; what looks like a credential is redacted unless TENSCOPE_ENV=all."""
+    keep_all = os.environ.get("TENSCOPE_ENV") == "all"
+    return {
+        name: REDACTED if not keep_all and value and looks_secret(name, value) else value
+        for name, value in sorted(os.environ.items())
+    }
+
+
+def full_command() -> str:
+    """A line that can be pasted into a shell. Under `python -m`, and with interpreter options, it says so too."""
+    original = list(getattr(sys, "orig_argv", []) or [])
+    if original:
+        return shlex.join([sys.executable or original[0], *original[1:]])
+    return shlex.join([sys.executable, *sys.argv])
+
+
+def collect() -> dict:
+    return {
+        "command": {"executable": sys.executable, "argv": list(sys.argv), "full_command": full_command()},
+        "environment_variables": environment(),
+        "working_directory": os.getcwd(),
+        "timestamp": datetime.datetime.now().astimezone().isoformat(),
+    }
