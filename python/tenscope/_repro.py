@@ -1,0 +1,226 @@
+"""`tenscope repro RUN`: how to run it again, what differs from here and now, and a checkout made for it. Runs nothing itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import stat
+import sys
+from pathlib import Path
+
+from .metadata import git, packages, runtime
+
+# Variables that change numbers or what is loaded; the rest of the environment is told but not set again.
+_RELEVANT = re.compile(
+    r"^(CUDA|CUBLAS|CUDNN|NCCL|GLOO|TORCH|PYTORCH|OMP_|MKL_|OPENBLAS_|KMP_|BLIS_|NUMEXPR_|PYTHON(?!STARTUP)|HF_|TRANSFORMERS_|TOKENIZERS_"
+    r"|JAX_|XLA_|TF_|TENSCOPE_ENV|ROCM|HIP_|HSA_|SLURM_|OMPI_|WORLD_SIZE$|RANK$|LOCAL_RANK$|MASTER_|LD_PRELOAD$|LD_LIBRARY_PATH$)"
+)
+_EVERY_SHELL_DIFFERS = {"_", "SHLVL", "PWD", "OLDPWD", "TERM", "COLUMNS", "LINES", "PYTEST_CURRENT_TEST", "PYTHONUNBUFFERED"}
+
+
+class Trouble(Exception):
+    pass
+
+
+class Recorded:
+    """The metadata files of a run folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.runtime = self._read("runtime_info.json")
+        self.packages = self._read("packages.json")
+        self.git = self._read("git_info.json")
+        self.project = self.git.get("project_git_info") or {}
+        patch = folder / "project.patch"
+        self.patch = patch.read_bytes() if patch.exists() else b""
+
+    def _read(self, name: str) -> dict:
+        path = self.folder / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise Trouble(f"this run does not say how it was made: no {name} in {self.folder}") from None
+        except ValueError as error:
+            raise Trouble(f"cannot read metadata: {error}: {path}") from None
+
+    @property
+    def arguments(self) -> list[str]:
+        """What followed the interpreter on the command line."""
+        command = self.runtime["command"]
+        words = shlex.split(command["full_command"])
+        return words[1:] if words and words[0] == command["executable"] else command["argv"]
+
+    @property
+    def relevant_environment(self) -> dict[str, str]:
+        variables = self.runtime["environment_variables"]
+        return {n: v for n, v in variables.items() if _RELEVANT.match(n) and v != runtime.REDACTED}
+
+    @property
+    def requirements(self) -> str:
+        return "".join(f"{name}=={version}\n" for name, version in self.packages["all_packages"].items() if version)
+
+    def relative_folder(self) -> str:
+        """The working folder, seen from the repository's root."""
+        root = self.project.get("root")
+        folder = self.runtime["working_directory"]
+        if not root or not Path(folder).is_relative_to(root):
+            return "."
+        return str(Path(folder).relative_to(root))
+
+
+def newest_run(path: str) -> Path:
+    folder = Path(path)
+    if not folder.exists():
+        raise Trouble(f"no such run: {folder}")
+    if (folder / "runtime_info.json").exists() or (folder / "run.json").exists():
+        return folder
+    runs = sorted(p.parent for p in folder.glob("*/runtime_info.json"))
+    if not runs:
+        raise Trouble(f"no run that says how it was made in {folder}")
+    return runs[-1]
+
+
+def steps(recorded: Recorded) -> list[tuple[str, str]]:
+    """(what, the line to type)"""
+    project, found = recorded.project, []
+    if project.get("commit_id"):
+        found.append((f"the code: commit of branch {project['branch']}", f"git checkout {project['commit_id']}"))
+    if recorded.patch:
+        found.append(("the uncommitted changes", f"git apply {shlex.quote(str(recorded.folder / 'project.patch'))}"))
+    found.append((f"Python {recorded.packages['python_version']} and its packages", "pip install -r requirements.txt"))
+    for name, value in recorded.relevant_environment.items():
+        found.append(("the environment", f"export {name}={shlex.quote(value)}"))
+    found.append(("the folder", f"cd {shlex.quote(recorded.runtime['working_directory'])}"))
+    found.append(("the command", shlex.join([recorded.runtime["command"]["executable"], *recorded.arguments])))
+    return found
+
+
+def differences(recorded: Recorded) -> dict[str, list]:
+    """What differs between the run and here and now, by kind; empty lists where nothing does."""
+    here_git, here_patch = git.collect(os.getcwd(), excluded=[recorded.folder.resolve().parent])
+    here_git = here_git or {}
+    found: dict[str, list] = {"commit": [], "changes": [], "python": [], "packages": [], "environment": [], "modifications": []}
+    if here_git.get("commit_id") != recorded.project.get("commit_id"):
+        found["commit"].append([recorded.project.get("commit_id"), here_git.get("commit_id")])
+    if here_patch != recorded.patch:
+        before, now = _files_of(recorded.patch), _files_of(here_patch)
+        found["changes"] = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    python = [recorded.packages["python_version"], platform.python_version()]
+    if python[0] != python[1]:
+        found["python"].append(python)
+    then, now = recorded.packages["all_packages"], packages.all_packages()
+    found["packages"] = [[n, then.get(n), now.get(n)] for n in sorted({*then, *now}) if then.get(n) != now.get(n)]
+    then, now = recorded.runtime["environment_variables"], runtime.environment()
+    for name in sorted({*then, *now} - _EVERY_SHELL_DIFFERS):
+        if then.get(name) != now.get(name) and runtime.REDACTED not in (then.get(name), now.get(name)):
+            found["environment"].append([name, then.get(name), now.get(name)])
+    for package in (recorded.git.get("runtime_modifications") or {}).values():
+        found["modifications"] += [f"{m['module']}.{m['name']} ({m['defined_at']})" for m in package.get("modifications", [])]
+    return found
+
+
+def _files_of(patch: bytes) -> dict[str, bytes]:
+    """The parts of a patch by file name."""
+    parts = re.split(rb"(?m)^diff --git ", patch)[1:]
+    return {part.split(b"\n", 1)[0].split(b" b/", 1)[-1].decode("utf-8", "replace"): part for part in parts}
+
+
+def make_checkout(recorded: Recorded, target: Path, source: str | None) -> list[str]:
+    """The tree of the run in `target`, with requirements.txt and run.sh beside it; returns what was made."""
+    if target.exists() and any(target.iterdir()):
+        raise Trouble(f"the folder is not empty: {target}")
+    target.mkdir(parents=True, exist_ok=True)
+    made = []
+    commit = recorded.project.get("commit_id")
+    if commit:
+        origin = source or recorded.project.get("root")
+        if origin is None or (source is None and not Path(origin).exists()):
+            raise Trouble(f"the repository is not there any more; name a clone with --repo: {origin}")
+        repository = git.Repository(target)
+        repository.run("clone", "-q", "--no-checkout", origin, ".")
+        repository.run("checkout", "-q", "--detach", commit)
+        made.append(f"checkout of {commit[:12]}")
+        if recorded.patch:
+            repository.run("apply", "--whitespace=nowarn", "-", stdin=recorded.patch)
+            made.append("project.patch applied")
+    (target / "requirements.txt").write_text(recorded.requirements) if not (target / "requirements.txt").exists() else (
+        target / "requirements.run.txt"
+    ).write_text(recorded.requirements)
+    script = target / "run.sh"
+    script.write_text(_run_script(recorded))
+    script.chmod(script.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    return [*made, "requirements.txt", "run.sh"]
+
+
+def _run_script(recorded: Recorded) -> str:
+    root = recorded.project.get("root") or ""
+    words = [os.path.relpath(w, recorded.runtime["working_directory"]) if root and w.startswith(root + os.sep) else w
+             for w in recorded.arguments]  # fmt: skip
+    exports = "".join(f"export {n}={shlex.quote(v)}\n" for n, v in recorded.relevant_environment.items())
+    return (
+        "#!/bin/sh\n"
+        f"# Runs again what was recorded on {recorded.runtime['timestamp']} with Python {recorded.packages['python_version']}.\n"
+        "# PYTHON names another interpreter; the packages are in requirements.txt.\n"
+        f'set -e\ncd "$(dirname "$0")"/{shlex.quote(recorded.relative_folder())}\n'
+        f'{exports}exec "${{PYTHON:-python3}}" {shlex.join(words)} "$@"\n'
+    )
+
+
+def _print_check(found: dict[str, list]) -> None:
+    say = {
+        "commit": lambda e: f"commit      {e[0]} then, {e[1]} now",
+        "changes": lambda e: f"changes     {e}",
+        "python": lambda e: f"Python      {e[0]} then, {e[1]} now",
+        "packages": lambda e: f"package     {e[0]}: {e[1] or 'not installed'} then, {e[2] or 'not installed'} now",
+        "environment": lambda e: f"environment {e[0]}: {e[1] if e[1] is not None else 'unset'} then, "
+        f"{e[2] if e[2] is not None else 'unset'} now",
+        "modifications": lambda e: f"patched at run time: {e}",
+    }
+    total = sum(map(len, found.values()))
+    print("nothing differs from the run" if not total else f"{total} thing{'s' * (total > 1)} differ from the run:")
+    for kind, entries in found.items():
+        for entry in entries:
+            print("  " + say[kind](entry))
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="tenscope repro", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="examples:\n  tenscope repro runs/20261115_201530\n  tenscope repro runs --check\n"
+        "  tenscope repro runs --into again && again/run.sh",
+    )  # fmt: skip
+    parser.add_argument("run", help="a run's folder, or a folder of runs: the newest in it")
+    parser.add_argument("--check", action="store_true", help="say what differs from here and now; exit 1 where something does")
+    parser.add_argument("--into", metavar="DIR", help="make the checkout with the patch applied, requirements.txt and run.sh")
+    parser.add_argument("--repo", metavar="PATH|URL", help="with --into: clone from there instead of the recorded folder")
+    parser.add_argument("--json", action="store_true", help="answer with one JSON document")
+    options = parser.parse_args(argv)
+    try:
+        recorded = Recorded(newest_run(options.run))
+        if options.into:
+            made = make_checkout(recorded, Path(options.into), options.repo)
+            print(json.dumps({"into": options.into, "made": made}) if options.json else f"{options.into}: {', '.join(made)}")
+            return 0
+        if options.check:
+            found = differences(recorded)
+            print(json.dumps(found)) if options.json else _print_check(found)
+            return int(any(found.values()))
+        if options.json:
+            print(json.dumps([{"what": what, "type": line} for what, line in steps(recorded)], indent=2))
+            return 0
+        last = None
+        for what, line in steps(recorded):
+            print(*(() if what == last else (f"# {what}\n",)), line, sep="")
+            last = what
+        return 0
+    except (Trouble, git.GitError) as error:
+        print(f"tenscope: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
