@@ -1,0 +1,173 @@
+"""Which name a module has in a recording: its root, its path below it, its call counter."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+
+from torch import nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+_WRAPPED_CHILD = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+def unwrap(module: nn.Module) -> nn.Module:
+    """The module inside DDP, DataParallel, FSDP, torch.compile and checkpoint wrappers."""
+    while True:
+        if isinstance(module, (DistributedDataParallel, DataParallel)):
+            module = module.module
+            continue
+        inner = next((module._modules[name] for name in _WRAPPED_CHILD if name in module._modules), None)
+        if inner is None:
+            return module
+        module = inner
+
+
+def plain_paths(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Paths and modules as named_modules() gives them, a shared module once for each of its names."""
+    return root.named_modules(remove_duplicate=False)
+
+
+def unwrapped_paths(root: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The same without wrappers: neither they nor their part of the path."""
+    module = unwrap(root)
+    yield path, module
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from unwrapped_paths(child, f"{path}.{name}" if path else name)
+
+
+class ModuleInfo:
+    """What the hooks need of one module, made once."""
+
+    __slots__ = ("aliases", "buffer_prints", "cls", "counter", "module", "path", "prefix", "root", "wanted")
+
+    def __init__(self, module: nn.Module, path: str, root: Root, wanted: bool):
+        self.module = weakref.ref(module)
+        self.path = path
+        self.prefix = f"{path}." if path else ""
+        self.cls = type(module).__name__
+        self.root = root
+        self.wanted = wanted
+        self.aliases: list[str] = []
+        self.counter = root.counters.setdefault(path, [0])  # calls so far, shared by whatever has this path
+        self.buffer_prints: dict[str, object] = {}
+
+
+class Root:
+    """An outermost module with all that is below it."""
+
+    def __init__(self, label: str, module: nn.Module, counters: dict[str, list[int]]):
+        self.label = label
+        self.module = weakref.ref(module)
+        self.counters = counters
+        self.infos: list[ModuleInfo] = []
+
+    def parameters(self) -> Iterator[tuple[ModuleInfo, str, nn.Parameter]]:
+        """Owner, name in it, parameter; in the order of named_parameters()."""
+        return self._members("_parameters")
+
+    def buffers(self):
+        return self._members("_buffers")
+
+    def _members(self, table: str):
+        seen = set()
+        for info in self.infos:
+            module = info.module()
+            if module is None:
+                continue
+            for name, tensor in getattr(module, table).items():
+                if tensor is not None and id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield info, name, tensor
+
+
+class Names:
+    """Labels of roots and counters of calls: one for a whole run, so that they go on from probe to probe."""
+
+    def __init__(self):
+        self._labels: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
+        self._per_class: dict[str, int] = {}
+        self._counters: dict[str, dict[str, list[int]]] = {}
+
+    def root(self, module: nn.Module) -> Root:
+        label = self._labels.get(module)
+        if label is None:
+            cls = type(module).__name__
+            order = self._per_class.get(cls, 0)
+            self._per_class[cls] = order + 1
+            label = self._labels[module] = f"{cls}#{order}"
+        return Root(label, module, self._counters.setdefault(label, {}))
+
+
+class Registry:
+    """All modules a probe knows, by identity, without keeping them alive."""
+
+    def __init__(self, names: Names, wanted: Callable[[str, nn.Module], bool], paths=plain_paths):
+        self._names = names
+        self._wanted = wanted
+        self._paths = paths
+        self._infos: dict[int, ModuleInfo] = {}
+        self._alive: dict[int, weakref.ref] = {}
+        self.roots: list[Root] = []
+        self.get = self._infos.get
+
+    def add_root(self, module: nn.Module) -> ModuleInfo:
+        root = self._names.root(module)
+        self._add(root, module)
+        inside = {id(info.module()) for info in root.infos}
+        self.roots = [known for known in self.roots if id(known.module()) not in inside]
+        self.roots.append(root)
+        return self._infos[id(module)]
+
+    def add_inside(self, parent: ModuleInfo, module: nn.Module) -> ModuleInfo:
+        """A module met for the first time inside a known root: registered since, or held by the way."""
+        root = parent.root
+        root_module = root.module()
+        if root_module is not None:
+            self._add(root, root_module)
+        if id(module) not in self._infos:
+            self._add(root, module, f"{parent.prefix}<{type(module).__name__}>")
+        return self._infos[id(module)]
+
+    def _add(self, root: Root, module: nn.Module, path: str = "") -> None:
+        order: dict[int, ModuleInfo] = {}
+        for below, found in self._paths(module):
+            full = f"{path}.{below}" if path and below else path or below
+            known = self._infos.get(id(found))
+            if known is not None and known.root is root:
+                if known.path != full and full not in known.aliases:
+                    known.aliases.append(full)
+                order.setdefault(id(found), known)
+                continue
+            info = ModuleInfo(found, full, root, self._wanted(full, found))
+            self._infos[id(found)] = info
+            self._alive[id(found)] = weakref.ref(found, lambda _, key=id(found): self._forget(key))
+            order[id(found)] = info
+        kept = {id(info) for info in order.values()}
+        others = [info for info in root.infos if id(info) not in kept]
+        root.infos = others + list(order.values()) if path else list(order.values()) + others
+
+    def _forget(self, key: int) -> None:
+        self._infos.pop(key, None)
+        self._alive.pop(key, None)
+
+
+def globs(patterns: str | list[str] | tuple[str, ...] | None) -> tuple[str, ...]:
+    if patterns is None:
+        return ()
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
+
+
+def path_filter(include=None, exclude=None, classes=None) -> Callable[[str, nn.Module], bool]:
+    included, excluded = globs(include), globs(exclude)
+
+    def wanted(path: str, module: nn.Module) -> bool:
+        if classes is not None and not isinstance(module, classes):
+            return False
+        if included and not any(fnmatchcase(path, glob) for glob in included):
+            return False
+        return not any(fnmatchcase(path, glob) for glob in excluded)
+
+    return wanted

@@ -1,0 +1,328 @@
+"""The module probe: global module hooks that turn calls into events. docs/trace.md says what is written.
+
+Overview. One pre-hook and one forward hook, registered for all modules, push and pop a Frame per call on a stack of the
+thread. Nothing is put on the model itself, so that copying, saving and sharing it stays what it was. Hooks only look: they
+return None, and what goes wrong in them is warned of once and never reaches the program. Inside a region that
+torch.compile traces they do nothing, and the region is said not to be seen. A forward that runs during backward is an
+activation checkpoint's recomputation and is no call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Mapping
+from time import perf_counter_ns
+
+import torch
+from torch.nn.modules import module as _hooks
+
+from . import _grads
+from ._modules import ModuleInfo, Registry
+
+_MAX_MEMBERS = 1000  # of one nest of arguments or results
+_PLAIN = (bool, int, float, complex, str)
+_graph_task_id = torch._C._current_graph_task_id
+
+
+@dataclasses.dataclass
+class What:
+    """What of a module call is recorded."""
+
+    inputs: bool = True
+    outputs: bool = True
+    grads: bool = False
+    buffers: bool = False
+    values: str = "full"
+
+
+class Frame:
+    """A module call under way."""
+
+    __slots__ = ("call", "edges", "info", "module", "on", "saw_child", "spent_ns", "started_ns")
+
+    def __init__(self, info: ModuleInfo, module, call: int, on: bool):
+        self.info = info
+        self.module = module
+        self.call = call
+        self.on = on
+        self.edges = None
+        self.saw_child = False
+
+
+class Probe:
+    """Records the calls of the modules in a registry through `record`, which is Run.record or has its signature."""
+
+    def __init__(self, record, registry: Registry, what: What, fingerprint):
+        self.record = record
+        self.registry = registry
+        self.what = what
+        self.fingerprint = fingerprint
+        self.on = True
+        self.pending: list[_grads.Contribution] = []
+        self._local = threading.local()
+        self._handles: list = []
+        self._said: set[tuple] = set()
+        self._warned = False
+
+    # What a user of the probe decides.
+
+    def discover(self, module, stack: list[Frame]) -> ModuleInfo | None:
+        """A module that is not in the registry is being called; None: not ours."""
+        return None
+
+    def begin_outermost(self, info: ModuleInfo, module) -> None:
+        pass
+
+    def end_outermost(self, info: ModuleInfo, output_nodes: list) -> None:
+        pass
+
+    # Life.
+
+    def install(self) -> None:
+        self._handles = [
+            _hooks.register_module_forward_pre_hook(self._pre_hook()),
+            _hooks.register_module_forward_hook(self._post_hook(), with_kwargs=True, always_call=True),
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def stack(self) -> list[Frame]:
+        try:
+            return self._local.stack
+        except AttributeError:
+            self._local.stack = []
+            self._local.spent_ns = 0
+            return self._local.stack
+
+    def trouble(self, error: Exception) -> None:
+        if os.environ.get("TENSCOPE_STRICT") == "1":
+            raise error
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"tenscope: a module call was not recorded: {type(error).__name__}: {error}", stacklevel=4)
+
+    def note(self, name: str, meta: dict, info: ModuleInfo | None = None) -> None:
+        where = {} if info is None else {"scope": info.path, "root": info.root.label, "cls": info.cls}
+        self.record(name, kind="note", meta=json.dumps(meta), **where)
+
+    def note_once(self, name: str, meta: dict, info: ModuleInfo) -> None:
+        key = (name, info.root.label, info.path)
+        if key not in self._said:
+            self._said.add(key)
+            self.note(name, meta, info)
+
+    # The hooks.
+
+    def _pre_hook(self):
+        def tenscope_enter(module, args):
+            if torch.compiler.is_compiling():
+                return
+            try:
+                self._enter(module, args)
+            except Exception as error:
+                self.trouble(error)
+
+        return tenscope_enter
+
+    def _post_hook(self):
+        def tenscope_exit(module, args, *rest):
+            if torch.compiler.is_compiling():
+                return
+            try:
+                if len(rest) == 2:
+                    self._exit(module, rest[1], None)
+                else:
+                    self._exit(module, None, sys.exc_info()[1])
+            except Exception as error:
+                self.trouble(error)
+
+        return tenscope_exit
+
+    def _enter(self, module, args) -> None:
+        began = perf_counter_ns()
+        stack = self.stack()
+        if stack and stack[0].module is module:
+            self._drop_dead(stack)
+        info = self.registry.get(id(module))
+        if _graph_task_id() != -1:
+            if info is not None and info.wanted:
+                self.note_once("recomputed", {"reason": "forward during backward: activation checkpoint"}, info)
+            return
+        if info is None:
+            info = self.discover(module, stack)
+            if info is None:
+                return
+        if stack:
+            stack[-1].saw_child = True
+        else:
+            self.begin_outermost(info, module)
+        counter = info.counter
+        call = counter[0]
+        counter[0] = call + 1
+        frame = Frame(info, module, call, self.on and info.wanted)
+        stack.append(frame)
+        if frame.on:
+            self._record_enter(frame, module, args)
+        now = perf_counter_ns()
+        self._local.spent_ns += now - began
+        frame.spent_ns = self._local.spent_ns
+        frame.started_ns = now
+
+    def _record_enter(self, frame: Frame, module, args) -> None:
+        info = frame.info
+        meta = {"training": module.training}
+        if info.aliases:
+            meta["aliases"] = info.aliases
+        self.record(info.path, kind="enter", phase="forward", root=info.root.label, scope=info.path, cls=info.cls,
+                    call=frame.call, meta=json.dumps(meta))  # fmt: skip
+        what = self.what
+        tracks_grads = what.grads and torch.is_grad_enabled()
+        if not (what.inputs or tracks_grads):
+            return
+        inputs: list = []
+        flatten(args, "", [], inputs)
+        kwargs = sys._getframe(3).f_locals.get("kwargs")
+        if kwargs:
+            flatten(kwargs, "", [], inputs)
+        if what.inputs:
+            self._record_members(frame, f"{info.prefix}input", "input", inputs)
+        if tracks_grads:
+            tensors = [member for member in inputs if isinstance(member[2], torch.Tensor)]
+            frame.edges = _grads.InputEdges(tensors)
+
+    def _exit(self, module, output, error: BaseException | None) -> None:
+        began = perf_counter_ns()
+        stack = self.stack()
+        if _graph_task_id() != -1 or not any(frame.module is module for frame in stack):
+            return
+        frame = stack.pop()
+        while frame.module is not module:
+            frame = stack.pop()
+        elapsed = began - frame.started_ns - (self._local.spent_ns - frame.spent_ns)
+        nodes: list = []
+        if frame.on:
+            if error is None:
+                nodes = self._record_outputs(frame, module, output)
+            self._record_exit(frame, module, elapsed, error)
+        if not stack:
+            if not nodes and not frame.on and self.what.grads:
+                members: list = []
+                flatten(output, "", [], members)
+                nodes = [t.grad_fn for _, _, t in members if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+            self.end_outermost(frame.info, nodes)
+        self._local.spent_ns += perf_counter_ns() - began
+
+    def _record_outputs(self, frame: Frame, module, output) -> list:
+        info, what = frame.info, self.what
+        members: list = []
+        flatten(output, "", [], members)
+        if what.outputs:
+            self._record_members(frame, f"{info.prefix}output", "output", members)
+        if what.buffers and module._buffers:
+            self._record_buffers(frame, module)
+        if not (what.grads and torch.is_grad_enabled()):
+            return []
+        tensors = [member for member in members if isinstance(member[2], torch.Tensor)]
+        nodes = _grads.watch_outputs(tensors, self._teller(frame, "grad_output"))
+        if frame.edges is not None and frame.edges.names and nodes:
+            self.pending += _grads.watch_inputs(frame.edges, nodes, self._teller(frame, "grad_input"))
+        return nodes
+
+    def _record_exit(self, frame: Frame, module, elapsed_ns: int, error: BaseException | None) -> None:
+        info = frame.info
+        meta = {"duration_ns": elapsed_ns}
+        if error is not None:
+            meta["raised"] = f"{type(error).__name__}: {error}"
+        self.record(info.path, kind="exit", phase="forward", root=info.root.label, scope=info.path, cls=info.cls,
+                    call=frame.call, meta=json.dumps(meta))  # fmt: skip
+        if not frame.saw_child and next(module.children(), None) is not None and is_compiled(module):
+            self.note_once("not_seen", {"reason": "torch.compile: calls inside this module were not seen"}, info)
+
+    def _record_members(self, frame: Frame, name: str, io: str, members: list) -> None:
+        record, info, call, values = self.record, frame.info, frame.call, self.what.values
+        root, path, cls = info.root.label, info.path, info.cls
+        for suffix, index, value in members:
+            record(f"{name}.{suffix}" if suffix else name, value, io=io, phase="forward", root=root, scope=path,
+                   cls=cls, call=call, meta=index_meta(index), values=values)  # fmt: skip
+
+    def _record_buffers(self, frame: Frame, module) -> None:
+        info = frame.info
+        for name, buffer in module._buffers.items():
+            if buffer is None:
+                continue
+            print_ = self.fingerprint(buffer)
+            if info.buffer_prints.get(name) != print_:
+                info.buffer_prints[name] = print_
+                self.record(f"{info.prefix}{name}", buffer, io="buffer", phase="forward", root=info.root.label,
+                            scope=info.path, cls=info.cls, call=frame.call, values=self.what.values)  # fmt: skip
+
+    def _teller(self, frame: Frame, io: str):
+        info, call = frame.info, frame.call
+
+        def tell(suffix: str, index, grad) -> None:
+            try:
+                self.record(f"{info.prefix}{io}.{suffix or 0}", grad, io=io, phase="backward", root=info.root.label,
+                            scope=info.path, cls=info.cls, call=call, meta=index_meta(index),
+                            values=self.what.values)  # fmt: skip
+            except Exception as error:
+                self.trouble(error)
+
+        return tell
+
+    def finish_backward(self) -> None:
+        """Tells the gradients of inputs to which only a part of their users gave."""
+        pending, self.pending = self.pending, []
+        for contribution in pending:
+            contribution.finish()
+
+    def _drop_dead(self, stack: list[Frame]) -> None:
+        """The outermost module is entered again: by itself, or after a KeyboardInterrupt left the stack behind?"""
+        frame = sys._getframe(1)
+        code = _hooks.Module._call_impl.__code__
+        alive = 0
+        while frame is not None:
+            alive += frame.f_code is code and frame.f_locals.get("self") is stack[0].module
+            frame = frame.f_back
+        if alive == 1:
+            stack.clear()
+
+
+def is_compiled(module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod")
+
+
+def index_meta(index: list) -> str:
+    if not index:
+        return ""
+    return f'{{"index":{index[0] if len(index) == 1 else json.dumps(index)}}}'
+
+
+def flatten(value, suffix: str, index: list, out: list) -> None:
+    """Appends (suffix, index, leaf) for each tensor, number and text in a nest of arguments or results."""
+    if isinstance(value, torch.Tensor) or isinstance(value, _PLAIN):
+        out.append((suffix, index, value))
+        return
+    if value is None or len(out) >= _MAX_MEMBERS:
+        return
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, (tuple, list)):
+        items = enumerate(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
+    elif type(value).__module__ == "numpy":
+        out.append((suffix, index, value))
+        return
+    else:
+        return
+    for key, member in items:
+        if member is not None:
+            flatten(member, f"{suffix}.{key}" if suffix else str(key), [*index, key if isinstance(key, int) else str(key)], out)
