@@ -3,4 +3,5 @@
 NB_MODULE(_core, m) {
   m.doc() = "The native core of tenscope.";
   init_errors(m);
+  init_probe(m);
 }
