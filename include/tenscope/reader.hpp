@@ -25,7 +25,9 @@ struct Problem {
 struct WriterInfo {
   std::string folder;  // "rank-0", "rank-0.pid-4312"
   int rank = 0;
-  bool closed = false;  // its journal was closed in order
+  bool closed = false;    // its journal was closed in order
+  bool repaired = false;  // its writer crashed, and repair() closed the journal
+  bool running = false;   // its writer was alive when the Reader was opened
   std::uint64_t event_count = 0;
 };
 
@@ -41,10 +43,15 @@ struct Query {
   std::optional<EventKind> kind;
 };
 
-// A tensor's bytes, mapped from a segment: valid while the Reader that gave it lives, or while `owner` is held.
+// A tensor's bytes, mapped from a segment: valid while the Reader that gave it lives, or while `owner` is held (which
+// keeps all mappings of that Reader).
 struct TensorData {
   TensorView view;
   std::shared_ptr<const void> owner;
+};
+
+struct ReaderOptions {
+  bool check_fingerprints = true;  // a tensor's bytes are checked when it is first asked for
 };
 
 // Reads a finished, a running or a crashed run. Opening reads the journals only; tensors are mapped when asked for.
@@ -52,7 +59,7 @@ struct TensorData {
 class Reader {
  public:
   // A run's folder, or a folder of runs: then the newest run in it. Throws NotFound, Io, Version.
-  explicit Reader(const std::filesystem::path& path);
+  explicit Reader(const std::filesystem::path& path, ReaderOptions options = {});
   ~Reader();
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;
@@ -63,20 +70,21 @@ class Reader {
   std::span<const Problem> problems() const noexcept;
 
   std::size_t event_count() const noexcept;
-  Event event(EventId id) const;            // the whole event, copied out
+  Event event(EventId id) const;  // the whole event, copied out. Throws Corrupt, Io
   EventKind kind(EventId id) const noexcept;
   std::string_view name(EventId id) const noexcept;
   std::int64_t step(EventId id) const noexcept;
   std::int64_t call(EventId id) const noexcept;
   std::size_t writer_index(EventId id) const noexcept;
   bool is_tensor(EventId id) const noexcept;
+  bool has_nonfinite(EventId id) const noexcept;  // a tensor with NaN or Inf in it
 
   std::vector<EventId> find(const Query& query) const;
-  std::vector<std::string> names() const;          // of values and changes, in order of first appearance
+  std::vector<std::string> names() const;  // of values and changes, in order of first appearance
   std::vector<std::int64_t> steps(std::string_view name = {}) const;  // ascending
 
-  // The bytes of a tensor event. Throws InvalidArgument (no tensor), NotFound (only statistics were kept, or its segment
-  // has been dropped), Corrupt (it lies outside its segment).
+  // The bytes of a tensor event. Throws InvalidArgument (no tensor), NotFound (only statistics were kept, or its
+  // segment has been dropped), Corrupt (it lies outside its segment, or its bytes do not have its fingerprint).
   TensorData tensor(EventId id) const;
 
   struct Impl;

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string_view>
+
+namespace tenscope {
+
+// Whether all of `text` matches: * is any run of characters, ? one character, everything else itself.
+bool matches_glob(std::string_view text, std::string_view pattern) noexcept;
+
+}  // namespace tenscope

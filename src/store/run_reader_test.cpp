@@ -1,0 +1,243 @@
+#include <gtest/gtest.h>
+#include <sys/file.h>
+
+#include "store/run_fixture.hpp"
+#include "tenscope/error.hpp"
+#include "tenscope/reader.hpp"
+
+namespace tenscope::store {
+namespace {
+
+template <class Action>
+Error error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return Error(ErrorCode::Io, "none");
+}
+
+TEST(Reader, events_read_back_whole) {
+  RunFixture run;
+  run.add(
+      R"("kind":"change","name":"é\"q","step":3,"call":2,"site":"a.py:1","scope":"f","io":"local","phase":"forward",)"
+      R"("root":"G#0","class":"G","task":"T","meta":{"old":1, "x":[{}]},"value":1.5)");
+  const Reader reader(run.path());
+  ASSERT_EQ(reader.event_count(), 1u);
+  EXPECT_TRUE(reader.problems().empty());
+  const Event event = reader.event(0);
+  EXPECT_EQ(event.time_ns, 1700000000000000000);
+  EXPECT_EQ(event.thread, 1u);
+  EXPECT_EQ(event.kind, EventKind::Change);
+  EXPECT_EQ(event.name, "é\"q");
+  EXPECT_EQ(reader.name(0), "é\"q");
+  EXPECT_EQ(event.step, 3);
+  EXPECT_EQ(event.call, 2);
+  EXPECT_EQ(event.site + event.scope + event.io + event.phase + event.root + event.cls + event.task,
+            "a.py:1flocalforwardG#0GT");
+  EXPECT_EQ(event.meta, R"({"old":1, "x":[{}]})");
+  EXPECT_EQ(std::get<double>(event.value), 1.5);
+}
+
+TEST(Reader, values_of_every_kind) {
+  RunFixture run;
+  const std::vector<std::string> values{"null",
+                                        "true",
+                                        "-9223372036854775808",
+                                        "18446744073709551615",
+                                        "1.0",
+                                        R"({"float":"nan"})",
+                                        R"({"float":"-inf"})",
+                                        R"({"int":"-123456789012345678901234567890"})",
+                                        R"("text")"};
+  for (const auto& value : values) run.add(fmt::format(R"("kind":"value","name":"x","value":{})", value));
+  run.add(R"("kind":"enter")");
+  const Reader reader(run.path());
+  const auto value = [&](EventId id) { return reader.event(id).value; };
+  EXPECT_TRUE(std::holds_alternative<std::nullptr_t>(value(0)));
+  EXPECT_EQ(std::get<bool>(value(1)), true);
+  EXPECT_EQ(std::get<std::int64_t>(value(2)), std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(std::get<BigInt>(value(3)).digits, "18446744073709551615");
+  EXPECT_EQ(std::get<double>(value(4)), 1.0);
+  EXPECT_TRUE(std::isnan(std::get<double>(value(5))));
+  EXPECT_EQ(std::get<double>(value(6)), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(std::get<BigInt>(value(7)).digits, "-123456789012345678901234567890");
+  EXPECT_EQ(std::get<std::string>(value(8)), "text");
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(value(9)));
+}
+
+TEST(Reader, exact_integers_in_statistics) {
+  RunFixture run;
+  run.add(
+      R"("kind":"value","name":"u","tensor":{"dtype":"uint64","shape":[2],"fp":"0123456789abcdef0123456789abcdef",)"
+      R"("stats":{"min":9007199254740993,"max":18446744073709551615,"mean":null,"l2":{"float":"inf"},"nan":3,"zero":1}})");
+  const Reader reader(run.path());
+  const auto tensor = std::get<TensorRecord>(reader.event(0).value);
+  EXPECT_EQ(tensor.stats.exact_min, 9007199254740993);
+  EXPECT_EQ(static_cast<std::uint64_t>(tensor.stats.exact_max), 18446744073709551615u);
+  EXPECT_EQ(tensor.stats.max, 18446744073709551615.0);
+  EXPECT_TRUE(std::isnan(tensor.stats.mean));
+  EXPECT_TRUE(std::isinf(tensor.stats.l2));
+  EXPECT_EQ(tensor.stats.count, 2);
+  EXPECT_EQ(tensor.stats.nan, 3);
+  EXPECT_EQ(tensor.device, "cpu");
+  EXPECT_FALSE(tensor.blob);
+  EXPECT_TRUE(reader.has_nonfinite(0));
+  EXPECT_EQ(error_of([&] { reader.tensor(0); }).code(), ErrorCode::NotFound);
+}
+
+TEST(Reader, tensors_are_mapped_from_open_and_sealed_segments) {
+  RunFixture run;
+  run.add_tensor<float>("w", 0, {1, 2, 3});
+  run.add_tensor<double>("v", 1, {4.5});
+  const Reader reader(run.path());
+  const TensorData w = reader.tensor(0);
+  EXPECT_EQ(w.view.dtype, DType::F32);
+  EXPECT_EQ(w.view.shape[0], 3);
+  EXPECT_EQ(static_cast<const float*>(w.view.data)[2], 3.0F);
+  fs::rename(segment_path(run.writer(), 0, true), segment_path(run.writer(), 0, false));
+  const Reader later(run.path());
+  EXPECT_EQ(*static_cast<const double*>(later.tensor(1).view.data), 4.5);
+}
+
+TEST(Reader, a_view_outlives_its_reader_through_its_owner) {
+  RunFixture run;
+  run.add_tensor<std::int64_t>("w", 0, {7, 8});
+  TensorData data;
+  {
+    const Reader reader(run.path());
+    data = reader.tensor(0);
+  }
+  EXPECT_EQ(static_cast<const std::int64_t*>(data.view.data)[data.view.shape[0] - 1], 8);
+}
+
+TEST(Reader, damaged_bytes_are_never_given_out) {
+  RunFixture run;
+  run.add_tensor<float>("w", 0, {1, 2, 3});
+  const fs::path segment = segment_path(run.writer(), 0, true);
+  std::string bytes = RunFixture::read(segment);
+  bytes[RunFixture::kHeader + 5] ^= 1;
+  RunFixture::write(segment, bytes);
+  EXPECT_EQ(error_of([&] { Reader(run.path()).tensor(0); }).code(), ErrorCode::Corrupt);
+  fs::resize_file(segment, RunFixture::kHeader + 4);
+  EXPECT_EQ(error_of([&] { Reader(run.path()).tensor(0); }).code(), ErrorCode::Corrupt);
+  fs::remove(segment);
+  EXPECT_EQ(error_of([&] { Reader(run.path()).tensor(0); }).code(), ErrorCode::NotFound);
+}
+
+TEST(Reader, hostile_places_and_shapes_are_refused) {
+  const std::vector<std::string> tensors{
+      R"("dtype":"float32","shape":[3],"at":[0,18446744073709551615,12])",
+      R"("dtype":"float32","shape":[3],"at":[0,9223372036854775807,12])",
+      R"("dtype":"float32","shape":[3],"at":[99,8,12])",
+      R"("dtype":"float32","shape":[3],"at":[0,8,13])",
+      R"("dtype":"float32","shape":[-3],"at":[0,8,12])",
+      R"("dtype":"float32","shape":[4294967296,4294967296,4294967296],"at":[0,8,12])",
+      R"("dtype":"float99","shape":[3],"at":[0,8,12])",
+      R"("dtype":"float32","shape":"x","at":[0,8,12])",
+      R"("dtype":"float32","shape":[3],"at":[0,8])",
+      R"("dtype":"float32","shape":[3],"at":[0,8,12],"stats":[])",
+      R"("dtype":"float32","shape":[3],"at":[0,8,12],"fp":"xyz")",
+      R"("shape":[3])",
+      R"("dtype":"float32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1])",
+  };
+  for (const auto& tensor : tensors) {
+    RunFixture run;
+    run.add(fmt::format(R"("kind":"value","name":"x","tensor":{{{}}})", tensor));
+    const Reader reader(run.path());
+    if (reader.event_count() == 1) {
+      EXPECT_THROW(reader.tensor(0), Error) << tensor;
+    } else {
+      EXPECT_EQ(reader.problems().size(), 1u) << tensor;
+    }
+  }
+}
+
+TEST(Reader, a_line_that_is_no_event_is_passed_over) {
+  RunFixture run;
+  run.add(R"("kind":"value","name":"a")");
+  RunFixture::append(run.journal(), sealed_line(R"({"seq":1,"kind":"elephant")"));
+  RunFixture::append(run.journal(), sealed_line(R"({"seq":1,"kind":["broken")"));
+  RunFixture::append(run.journal(), sealed_line(R"({"kind":"value")"));
+  run.line("");
+  run.add(R"("kind":"value","name":"b")");
+  const Reader reader(run.path());
+  EXPECT_EQ(reader.event_count(), 2u);
+  EXPECT_EQ(reader.problems().size(), 3u);
+}
+
+TEST(Reader, gaps_are_told_but_not_twice) {
+  RunFixture run;
+  run.add(R"("kind":"value","name":"a")");
+  run.line("");
+  run.add(R"("kind":"value","name":"b")");
+  EXPECT_EQ(Reader(run.path()).problems().size(), 1u);
+  std::string damaged = run.line(R"("kind":"value","name":"c")");
+  damaged[20] ^= 1;
+  RunFixture::append(run.journal(), damaged);
+  run.add(R"("kind":"value","name":"d")");
+  EXPECT_EQ(Reader(run.path()).problems().size(), 2u);
+}
+
+TEST(Reader, finds_by_glob_step_call_rank_and_kind) {
+  RunFixture run;
+  for (int step = 0; step < 3; ++step) {
+    for (const char* name : {"blocks.0.q", "blocks.1.q", "loss"}) {
+      run.add(fmt::format(R"("kind":"value","name":"{}","step":{},"call":0,"value":1)", name, step));
+    }
+    run.add(fmt::format(R"("kind":"step","step":{})", step + 1));
+  }
+  const Reader reader(run.path());
+  EXPECT_EQ(reader.find({}).size(), 12u);
+  EXPECT_EQ(reader.find({.name = "blocks.*.q"}).size(), 6u);
+  EXPECT_EQ(reader.find({.name = "loss", .step = 2}).size(), 1u);
+  EXPECT_EQ(reader.find({.name = "loss", .step = 2, .call = 1}).size(), 0u);
+  EXPECT_EQ(reader.find({.rank = 1}).size(), 0u);
+  EXPECT_EQ(reader.find({.kind = EventKind::Step}).size(), 3u);
+  EXPECT_EQ(reader.names(), (std::vector<std::string>{"blocks.0.q", "blocks.1.q", "loss"}));
+  EXPECT_EQ(reader.steps(), (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(reader.steps("loss"), (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(reader.steps("none"), std::vector<std::int64_t>{});
+}
+
+TEST(Reader, writers_parts_and_endings) {
+  RunFixture run(R"({"tenscope_format":1,"started_ns":1,"keep":"last"})");
+  for (int i = 0; i < 5; ++i) run.line("");  // dropped by the ring
+  RunFixture::write(run.writer() / "journal-000002.jsonl", run.line(R"("kind":"value","name":"a")"));
+  RunFixture::write(run.writer() / "journal-000010.jsonl", run.line(R"("kind":"value","name":"b")"));
+  run.add(R"("kind":"value","name":"c")");
+  run.close();
+  fs::create_directories(run.path() / "rank-0.pid-77");
+  RunFixture::write(run.path() / "rank-0.pid-77" / "journal.jsonl",
+                    sealed_line(R"({"seq":0,"kind":"value","name":"child")"));
+  const int lock = ::open((run.path() / "rank-0.pid-77" / "journal.jsonl").c_str(), O_RDONLY);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  const Reader reader(run.path());
+  ::close(lock);
+  EXPECT_TRUE(reader.problems().empty());
+  ASSERT_EQ(reader.writers().size(), 2u);
+  EXPECT_TRUE(reader.writers()[0].closed);
+  EXPECT_FALSE(reader.writers()[0].running);
+  EXPECT_FALSE(reader.writers()[1].closed);
+  EXPECT_TRUE(reader.writers()[1].running);
+  EXPECT_EQ(reader.names(), (std::vector<std::string>{"a", "b", "c", "child"}));
+  EXPECT_EQ(reader.writer_index(4), 1u);
+}
+
+TEST(Reader, opens_the_newest_run_and_refuses_a_newer_format) {
+  RunFixture run(R"({"tenscope_format":1,"started_ns":5})");
+  fs::create_directories(run.base() / "older");
+  RunFixture::write(run.base() / "older" / "run.json", R"({"tenscope_format":1,"started_ns":4})");
+  EXPECT_EQ(Reader(run.base()).path(), run.path());
+  EXPECT_EQ(list_runs(run.base()).size(), 2u);
+  RunFixture::write(run.path() / "run.json", R"({"tenscope_format":2,"started_ns":5})");
+  EXPECT_EQ(error_of([&] { Reader reader(run.path()); }).code(), ErrorCode::Version);
+  RunFixture::write(run.path() / "run.json", "{nonsense");
+  EXPECT_EQ(Reader(run.path()).problems().size(), 1u);
+  EXPECT_EQ(error_of([&] { Reader reader(run.base() / "nowhere"); }).code(), ErrorCode::NotFound);
+}
+
+}  // namespace
+}  // namespace tenscope::store
