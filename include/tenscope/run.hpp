@@ -20,6 +20,9 @@ struct RunOptions {
   std::string name;             // folder below the base; empty: a timestamp, YYYYMMDD_HHMMSS, made unique
   int rank = 0;
   int world_size = 1;
+  // The folder `name` is shared with other processes: join it where it exists; a writer's folder that is taken there becomes
+  // rank-N.pid-PID. Otherwise a name whose rank-N is taken is made unique by a number behind it. Always so for world_size > 1.
+  bool join = false;
   Durability durability = Durability::Process;
   std::uint64_t max_bytes = 0;  // 0: no budget
   Keep keep = Keep::First;

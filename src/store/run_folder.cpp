@@ -79,7 +79,10 @@ std::optional<WriterFolder> parse_writer_folder(const fs::path& path) {
   const std::string_view rest = std::string_view(name).substr(kRank.size());
   const std::size_t dot = rest.find(kPid);
   const auto rank = parse_number(rest.substr(0, dot));
-  const auto pid = dot == rest.npos ? std::optional<std::int64_t>(0) : parse_number(rest.substr(dot + kPid.size()));
+  const std::string_view child = dot == rest.npos ? "0" : rest.substr(dot + kPid.size());
+  const std::size_t again = child.find('.');  // rank-0.pid-4312.2: the second of that process
+  const auto pid = parse_number(child.substr(0, again));
+  if (again != child.npos && !parse_number(child.substr(again + 1))) return std::nullopt;
   if (!rank || *rank > std::numeric_limits<int>::max() || !pid) return std::nullopt;
   return WriterFolder{path, static_cast<int>(*rank), *pid};
 }

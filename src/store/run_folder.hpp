@@ -27,7 +27,7 @@ struct WriterFolder {
   std::int64_t pid = 0;  // of a forked child, else 0
 };
 
-// "rank-3", "rank-3.pid-4312"; nullopt for any other name.
+// "rank-3", "rank-3.pid-4312", "rank-3.pid-4312.2"; nullopt for any other name.
 std::optional<WriterFolder> parse_writer_folder(const fs::path& path);
 
 std::vector<WriterFolder> writer_folders(const fs::path& run);  // by rank, then pid

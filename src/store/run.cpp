@@ -1,0 +1,261 @@
+// Overview. A Run owns a Writer for the process it was made in. A forked child sees by the fork generation that the
+// writer is its parent's, leaves it alone for good (its locks may be held by threads that do not exist here) and gets
+// one of its own, in a folder of its own, at its first record. Trouble ends here: it is counted, told once per kind
+// and, where possible, written to the journal; only a strict run throws.
+#include "tenscope/run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "store/fork_guard.hpp"
+#include "store/new_run.hpp"
+#include "store/writer.hpp"
+
+namespace tenscope {
+namespace {
+
+using store::ForkGuard;
+using store::IoError;
+using store::Trouble;
+using store::Writer;
+
+// A process' writer, opened when first needed.
+struct Process {
+  const std::uint32_t generation = ForkGuard::generation();
+  std::mutex mutex;
+  std::unique_ptr<Writer> owner;
+  std::atomic<Writer*> writer{nullptr};
+};
+
+bool is_strict_by_environment() {
+  const char* value = std::getenv("TENSCOPE_STRICT");
+  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+}
+
+}  // namespace
+
+struct Run::Impl {
+  RunOptions options;
+  std::filesystem::path run_path;
+  std::filesystem::path first_writer_path;
+  const std::uint32_t first_generation = ForkGuard::generation();
+  std::atomic<Process*> process{nullptr};
+  std::atomic<bool> is_active{false};  // enabled and not closed: the one flag that a disabled call looks at
+  std::atomic<bool> is_closed{false};
+  std::atomic<std::int64_t> step{0};
+  std::atomic<std::uint64_t> dropped{0};
+  std::array<std::atomic<bool>, store::kTroubleCount> has_warned{};
+
+  Impl(const std::filesystem::path& base, RunOptions given);
+  ~Impl();
+
+  Process& current_process();
+  Writer& writer() {
+    Process* current = process.load(std::memory_order_acquire);
+    if (current->generation == ForkGuard::generation()) [[likely]] {
+      if (Writer* open = current->writer.load(std::memory_order_acquire)) [[likely]]
+        return *open;
+    }
+    return open_writer();
+  }
+  Writer& open_writer();
+  Writer* existing_writer() noexcept;
+  Writer::Options writer_options();
+
+  void warn(Trouble trouble, const std::string& message);
+  void drop(Trouble trouble, const std::string& message) noexcept;
+  template <class Action>
+  Recorded guarded(Action&& action);
+  void begin_step(std::int64_t number, bool is_new);
+  void close();
+};
+
+Run::Impl::Impl(const std::filesystem::path& base, RunOptions given) : options(std::move(given)) {
+  options.strict = options.strict || is_strict_by_environment();
+  process = new Process;
+  is_active = true;
+  try {
+    const auto folder = store::make_run_folder(std::filesystem::absolute(base), options);
+    run_path = folder.run;
+    first_writer_path = folder.writer;
+    open_writer();
+  } catch (const IoError& error) {
+    if (options.strict) throw;
+    if (run_path.empty()) run_path = std::filesystem::absolute(base) / options.name;
+    warn(error.trouble(), fmt::format("recording is off: {}", error.what()));
+  }
+}
+
+Run::Impl::~Impl() {
+  // A parent's process state stays: its mutexes may be locked for ever here.
+  Process* current = process.load();
+  if (current->generation == ForkGuard::generation()) delete current;
+}
+
+Process& Run::Impl::current_process() {
+  Process* current = process.load(std::memory_order_acquire);
+  while (current->generation != ForkGuard::generation()) {
+    auto own = std::make_unique<Process>();
+    if (process.compare_exchange_strong(current, own.get())) current = own.release();
+  }
+  return *current;
+}
+
+Writer& Run::Impl::open_writer() {
+  Process& current = current_process();
+  std::lock_guard guard(current.mutex);
+  if (current.owner) return *current.owner;
+  if (run_path.empty() || first_writer_path.empty()) {
+    throw IoError(Trouble::Vanished,
+                  fmt::format("cannot record: the run's folder could not be made: {}", run_path.string()));
+  }
+  const bool is_first = current.generation == first_generation;
+  const auto folder = is_first ? first_writer_path : store::make_child_folder(run_path, options.rank);
+  current.owner = std::make_unique<Writer>(folder, writer_options());
+  current.writer.store(current.owner.get(), std::memory_order_release);
+  return *current.owner;
+}
+
+Writer* Run::Impl::existing_writer() noexcept {
+  Process* current = process.load(std::memory_order_acquire);
+  return current->generation == ForkGuard::generation() ? current->writer.load(std::memory_order_acquire) : nullptr;
+}
+
+Writer::Options Run::Impl::writer_options() {
+  return {.durability = options.durability,
+          .max_bytes = options.max_bytes,
+          .keep = options.keep,
+          .segment_bytes = options.segment_bytes,
+          .on_trouble = [this](Trouble trouble, const std::string& message) { warn(trouble, message); }};
+}
+
+void Run::Impl::warn(Trouble trouble, const std::string& message) {
+  if (has_warned[static_cast<std::size_t>(trouble)].exchange(true)) return;
+  if (options.on_warning) return options.on_warning(message);
+  const auto line = fmt::format("tenscope: {}\n", message);
+  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+void Run::Impl::drop(Trouble trouble, const std::string& message) noexcept {
+  ++dropped;
+  if (Writer* open = existing_writer()) open->count_dropped(trouble, step.load(std::memory_order_relaxed));
+  try {
+    warn(trouble, message);
+  } catch (...) {  // a callback that throws must not reach the program
+  }
+}
+
+template <class Action>
+Recorded Run::Impl::guarded(Action&& action) {
+  try {
+    return action(writer());
+  } catch (const IoError& error) {
+    if (is_closed) return {};
+    drop(error.trouble(), fmt::format("events are dropped: {}", error.what()));
+    if (options.strict) throw;
+  } catch (const Error& error) {
+    if (is_closed) return {};
+    drop(Trouble::BadTensor, error.what());
+    if (options.strict) throw;
+  } catch (const std::exception& error) {
+    drop(Trouble::OtherIo, fmt::format("events are dropped: {}", error.what()));
+    if (options.strict) throw;
+  }
+  return {};
+}
+
+void Run::Impl::begin_step(std::int64_t number, bool is_new) {
+  if (!is_active.load(std::memory_order_relaxed)) return;
+  guarded([&](Writer& open) {
+    open.step(number, is_new);
+    return Recorded{};
+  });
+}
+
+void Run::Impl::close() {
+  is_closed = true;
+  is_active = false;
+  Writer* open = existing_writer();
+  if (open == nullptr) return;
+  try {
+    open->close(step.load());
+  } catch (const IoError& error) {
+    warn(error.trouble(), fmt::format("the run was not closed in order: {}", error.what()));
+    if (options.strict) throw;
+  }
+}
+
+Run::Run(const std::filesystem::path& base, RunOptions options)
+    : impl_(std::make_unique<Impl>(base, std::move(options))) {}
+
+Run::~Run() {
+  try {
+    close();
+  } catch (...) {
+  }
+}
+
+Recorded Run::record(const EventInfo& info, const TensorView& tensor, Values values) {
+  if (!impl_->is_active.load(std::memory_order_relaxed)) return {};
+  return impl_->guarded([&](Writer& writer) {
+    EventInfo resolved = info;
+    if (resolved.step < 0) resolved.step = impl_->step.load(std::memory_order_relaxed);
+    return writer.record(resolved, tensor, values);
+  });
+}
+
+Recorded Run::record(const EventInfo& info, const EventValue& value) {
+  if (!impl_->is_active.load(std::memory_order_relaxed)) return {};
+  return impl_->guarded([&](Writer& writer) {
+    if (std::holds_alternative<TensorRecord>(value)) {
+      throw Error(ErrorCode::InvalidArgument, "cannot record: a TensorRecord is what was read, not a value to record");
+    }
+    EventInfo resolved = info;
+    if (resolved.step < 0) resolved.step = impl_->step.load(std::memory_order_relaxed);
+    return writer.record(resolved, value);
+  });
+}
+
+std::int64_t Run::step() {
+  const auto number = impl_->step.fetch_add(1) + 1;
+  impl_->begin_step(number, true);
+  return number;
+}
+
+void Run::step(std::int64_t number) { impl_->begin_step(number, impl_->step.exchange(number) != number); }
+
+std::int64_t Run::current_step() const noexcept { return impl_->step.load(std::memory_order_relaxed); }
+
+void Run::enable() noexcept {
+  if (!impl_->is_closed) impl_->is_active = true;
+}
+void Run::disable() noexcept { impl_->is_active = false; }
+bool Run::enabled() const noexcept { return impl_->is_active.load(std::memory_order_relaxed); }
+
+void Run::flush() {
+  if (impl_->options.durability != Durability::Disk || impl_->is_closed) return;
+  impl_->guarded([](Writer& writer) {
+    writer.sync();
+    return Recorded{};
+  });
+}
+
+void Run::close() { impl_->close(); }
+
+const std::filesystem::path& Run::path() const noexcept { return impl_->run_path; }
+
+std::filesystem::path Run::writer_path() const {
+  const Writer* writer = impl_->existing_writer();
+  return writer != nullptr ? writer->folder() : impl_->first_writer_path;
+}
+
+std::uint64_t Run::dropped() const noexcept { return impl_->dropped.load(); }
+
+}  // namespace tenscope

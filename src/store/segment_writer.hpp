@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "store/event_encoder.hpp"
+#include "store/file.hpp"
+#include "tenscope/event.hpp"
+
+namespace tenscope::store {
+
+class Segment;
+
+// A place for one tensor's bytes. Between reserve() and commit() or abandon() its segment is not sealed.
+struct Slot {
+  BlobRef ref;
+  std::byte* memory = nullptr;  // where mapped: size_bytes to be filled; else use SegmentWriter::write
+  Segment* segment = nullptr;
+  Mapping mapping;
+};
+
+// Writes segments one after the other (docs/format.md). Thread-safe; bytes are copied outside its lock. What cannot be
+// reserved or written throws IoError.
+class SegmentWriter {
+ public:
+  struct Options {
+    std::uint64_t segment_bytes = 256u << 20;
+    std::uint64_t largest_header = 4u << 20;
+    bool is_mapped = false;  // small tensors: keep a window of the segment mapped and give slots out of it
+    bool is_durable = false;
+    std::atomic<std::int64_t>* next_number = nullptr;  // shared by the segment writers of a folder
+    std::function<void(std::int64_t number, const std::filesystem::path& path, std::uint64_t size_bytes)> on_sealed;
+    std::function<void(const IoError&)> on_seal_failed;  // the segment stays open: repair can seal it
+  };
+
+  SegmentWriter(std::filesystem::path folder, Options options);
+  ~SegmentWriter();  // leaves segments as they are, as a crash would
+
+  enum class Access { Write, Memory };
+  Slot reserve(std::uint64_t size_bytes, DType dtype, const HeaderEntry& entry, Access access);
+  void write(const Slot& slot, std::span<const std::byte> bytes);
+  void commit(Slot slot, const HeaderEntry& entry);
+  void abandon(Slot slot) noexcept;  // its bytes become padding
+
+  void sync();
+  void close();  // seals what is open, waiting for slots in use; idempotent
+
+  // All bytes that segments opened so far take on the disk, reserved headers included.
+  std::uint64_t total_bytes() const noexcept { return total_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  std::unique_ptr<Segment> open_segment(std::uint64_t entry_bytes);
+  void release(Slot& slot, std::unique_lock<std::mutex>& lock);
+  void retire(std::unique_lock<std::mutex>& lock);
+  void seal(std::unique_ptr<Segment> segment) noexcept;
+
+  const std::filesystem::path folder_;
+  const Options options_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Segment>> retired_;  // full, but slots are still in use
+  std::unique_ptr<Segment> current_;
+  std::uint64_t header_bytes_;
+  bool is_closed_ = false;
+  std::atomic<std::uint64_t> total_bytes_{0};
+  std::atomic<int> unsealed_{0};
+};
+
+}  // namespace tenscope::store

@@ -1,0 +1,332 @@
+// Overview. A tensor's way: fingerprint → is it stored already? → if not, its bytes into a segment → a line in the
+// journal. Small tensors are hashed first (they are in the cache for what follows) and copied into a mapped segment in
+// the same pass that takes the statistics. Large ones are read once for fingerprint and statistics, and if they are new
+// written by one big write; where the last tensor of that name was stored already, the fingerprint alone is taken
+// first, so an unchanged tensor costs its hash. The line is appended after the bytes are in the page cache, so a line
+// never promises more than is there.
+#include "store/writer.hpp"
+
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "kernels/summarize.hpp"
+#include "store/event_encoder.hpp"
+#include "store/fork_guard.hpp"
+
+namespace tenscope::store {
+namespace {
+
+constexpr std::uint64_t kSmallBytes = 64 << 10;
+constexpr std::int64_t kRetryNs = 1'000'000'000;
+constexpr std::int64_t kSyncNs = 1'000'000'000;
+constexpr std::uint64_t kSmallestRingSegment = 256 << 10;
+constexpr std::uint64_t kSmallestPart = 64 << 10;
+constexpr std::uint64_t kLargestPart = 64 << 20;
+
+std::int64_t monotonic_ns() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+std::uint64_t thread_id() noexcept {
+  thread_local std::uint64_t id = 0;
+  thread_local std::uint32_t generation = 0;
+  if (id == 0 || generation != ForkGuard::generation()) {
+    id = static_cast<std::uint64_t>(::syscall(SYS_gettid));
+    generation = ForkGuard::generation();
+  }
+  return id;
+}
+
+TextBuffer& line_buffer() {
+  thread_local TextBuffer buffer;
+  buffer.clear();
+  return buffer;
+}
+
+std::string_view reason_of(Trouble trouble) noexcept {
+  switch (trouble) {
+    case Trouble::NoSpace:
+      return "no space";
+    case Trouble::TooManyFiles:
+      return "too many open files";
+    case Trouble::ReadOnly:
+      return "not permitted";
+    case Trouble::Vanished:
+      return "the folder is gone";
+    case Trouble::OtherIo:
+      return "input/output error";
+    case Trouble::BadTensor:
+      return "bad tensor";
+    case Trouble::Budget:
+      return "budget";
+  }
+  return "";
+}
+
+// In a ring an eighth of the budget a segment, of which two are open, and a sixteenth a part of the journal: what is
+// open fits beside what is finished.
+Writer::Options with_ring_sizes(Writer::Options options) {
+  if (options.max_bytes > 0 && options.keep == Keep::Last) {
+    options.segment_bytes = std::min(options.segment_bytes, std::max(options.max_bytes / 8, kSmallestRingSegment));
+  }
+  options.segment_bytes = std::max<std::uint64_t>(options.segment_bytes, 4096);
+  return options;
+}
+
+std::uint64_t part_bytes(const Writer::Options& options) {
+  if (options.max_bytes == 0 || options.keep != Keep::Last) return 0;
+  return std::clamp(options.max_bytes / 16, kSmallestPart, kLargestPart);
+}
+
+}  // namespace
+
+void Writer::Backoff::check() const {
+  const auto until = until_ns_.load(std::memory_order_relaxed);
+  if (until == 0 || monotonic_ns() >= until) return;
+  std::lock_guard guard(mutex_);
+  throw IoError(*error_);
+}
+
+void Writer::Backoff::set(const IoError& error) {
+  std::lock_guard guard(mutex_);
+  error_ = error;
+  until_ns_ = monotonic_ns() + kRetryNs;
+}
+
+Writer::Writer(std::filesystem::path folder, const Options& options)
+    : folder_(std::move(folder)),
+      options_(with_ring_sizes(options)),
+      ring_(part_bytes(options_) == 0
+                ? std::optional<Ring>()
+                : std::optional<Ring>(
+                      std::in_place, options_.max_bytes - std::min(options_.max_bytes,
+                                                                   2 * options_.segment_bytes + part_bytes(options_)))),
+      small_(folder_, segment_options(true)),
+      large_(folder_, segment_options(false)),
+      journal_(folder_, {.part_bytes = part_bytes(options_),
+                         .is_durable = options_.durability == Durability::Disk,
+                         .on_part = [this](const auto& part, std::uint64_t size) { ring_->add(part, size); }}) {
+  if (options_.durability == Durability::Disk) sync_folder(folder_);
+  synced_ns_ = monotonic_ns();
+}
+
+SegmentWriter::Options Writer::segment_options(bool is_mapped) {
+  SegmentWriter::Options options{.segment_bytes = options_.segment_bytes,
+                                 .is_mapped = is_mapped,
+                                 .is_durable = options_.durability == Durability::Disk,
+                                 .next_number = &next_segment_,
+                                 .on_seal_failed = [this](const IoError& error) {
+                                   if (options_.on_trouble) options_.on_trouble(error.trouble(), error.what());
+                                 }};
+  if (options_.max_bytes > 0) {
+    options.largest_header = std::clamp<std::uint64_t>(options_.segment_bytes / 16, 4096, options.largest_header);
+  }
+  if (ring_) {
+    options.on_sealed = [this](std::int64_t number, const auto& path, std::uint64_t size) {
+      ring_->add(path, size, number);
+    };
+  }
+  return options;
+}
+
+std::uint64_t Writer::append(std::string_view body) {
+  try {
+    return journal_.append(body);
+  } catch (const IoError& error) {
+    journal_backoff_.set(error);
+    throw;
+  }
+}
+
+Recorded Writer::record(EventInfo info, const EventValue& value) {
+  journal_backoff_.check();
+  if (info.call < 0) info.call = calls_.next(info.name, info.kind, info.step);
+  TextBuffer& line = line_buffer();
+  encode_event(line, info, thread_id(), value);
+  const std::uint64_t seq = append(line.view());
+  sync_when_due();
+  return {.kept = true, .seq = seq, .step = info.step, .call = info.call};
+}
+
+Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values) {
+  validate(tensor);
+  journal_backoff_.check();
+  if (info.call < 0) info.call = calls_.next(info.name, info.kind, info.step);
+  const std::uint64_t size = size_bytes(tensor);
+  const bool is_small = size <= kSmallBytes;
+  auto& expects_duplicate = expects_duplicate_[std::hash<std::string_view>()(info.name) % expects_duplicate_.size()];
+
+  Summary summary;
+  bool has_summary = false;
+  std::optional<BlobRef> blob;
+  const auto look_up = [&](const Fingerprint& fingerprint) {
+    const auto known = blobs_.find(fingerprint, tensor.dtype, size, ring_ ? ring_->fresh_from() : 0);
+    if (!known) return;
+    summary = {fingerprint, known->stats};
+    has_summary = true;
+    blob = known->blob;
+  };
+  if (is_small || expects_duplicate.load(std::memory_order_relaxed)) look_up(kernels::fingerprint(tensor));
+  if (!has_summary && !is_small) {
+    summary = kernels::summarize(tensor);
+    has_summary = true;
+    look_up(summary.fingerprint);
+  }
+  const bool is_duplicate = blob.has_value();
+  if (!is_small) expects_duplicate.store(is_duplicate, std::memory_order_relaxed);
+
+  if (values == Values::Stats) {
+    blob.reset();
+    if (!has_summary) {
+      summary = kernels::summarize(tensor);
+      blobs_.insert(summary, tensor.dtype, size, std::nullopt);
+    }
+  } else if (!blob) {
+    if (may_store(size, info.step)) {
+      blob = store(info, tensor, size, summary, has_summary);
+      blobs_.insert(summary, tensor.dtype, size, blob);
+    } else if (!has_summary) {
+      summary = kernels::summarize(tensor);
+    }
+  }
+
+  TextBuffer& line = line_buffer();
+  encode_event(line, info, thread_id(), tensor, summary, blob);
+  const std::uint64_t seq = append(line.view());
+  sync_when_due();
+  return {.kept = true,
+          .duplicate = is_duplicate && values == Values::Full,
+          .seq = seq,
+          .step = info.step,
+          .call = info.call,
+          .summary = summary};
+}
+
+BlobRef Writer::store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes, Summary& summary,
+                      bool has_summary) {
+  segments_backoff_.check();
+  thread_local HeaderEntry entry;
+  encode_header_entry(entry, info.name, info.step, info.call, tensor.dtype, tensor.shape);
+  const bool is_small = size_bytes <= kSmallBytes;
+  SegmentWriter& segments = is_small ? small_ : large_;
+  const bool is_contiguous = is_c_order(tensor);
+  try {
+    Slot slot =
+        segments.reserve(size_bytes, tensor.dtype, entry,
+                         is_small || !is_contiguous ? SegmentWriter::Access::Memory : SegmentWriter::Access::Write);
+    const BlobRef ref = slot.ref;
+    try {
+      if (!has_summary) {
+        summary = kernels::summarize(tensor, slot.memory);
+      } else if (slot.memory != nullptr) {
+        kernels::copy_c_order(tensor, slot.memory);
+      } else {
+        segments.write(slot, {static_cast<const std::byte*>(tensor.data), size_bytes});
+      }
+    } catch (...) {
+      segments.abandon(std::move(slot));
+      throw;
+    }
+    segments.commit(std::move(slot), entry);
+    return ref;
+  } catch (const IoError& error) {
+    segments_backoff_.set(error);
+    throw;
+  }
+}
+
+bool Writer::may_store(std::uint64_t size_bytes, std::int64_t step) {
+  if (options_.max_bytes == 0) return true;
+  if (ring_ && size_bytes <= options_.max_bytes / 2) {
+    if (size_bytes > options_.segment_bytes) ring_->make_room(size_bytes);
+    return true;
+  }
+  if (!ring_) {
+    if (budget_is_used_up_.load(std::memory_order_relaxed)) return false;
+    if (small_.total_bytes() + large_.total_bytes() + journal_.size_bytes() + size_bytes <= options_.max_bytes)
+      return true;
+  }
+  if (budget_is_used_up_.exchange(true)) return false;
+  const auto message = ring_ ? fmt::format(
+                                   "a tensor of {} bytes is too large for a ring of {} bytes: of such only the "
+                                   "statistics are kept",
+                                   size_bytes, options_.max_bytes)
+                             : fmt::format("the budget of {} bytes is used up: from here on only statistics are kept",
+                                           options_.max_bytes);
+  TextBuffer& line = line_buffer();
+  encode_event(line, {.kind = EventKind::Note, .name = "budget", .step = step}, thread_id(), EventValue(message));
+  append(line.view());
+  if (options_.on_trouble) options_.on_trouble(Trouble::Budget, fmt::format("{}: {}", message, folder_.string()));
+  return false;
+}
+
+void Writer::step(std::int64_t number, bool is_new) {
+  if (is_new) calls_.forget();
+  journal_backoff_.check();
+  TextBuffer& line = line_buffer();
+  encode_event(line, {.kind = EventKind::Step, .step = number}, thread_id(), EventValue());
+  append(line.view());
+  if (options_.durability == Durability::Disk) sync();
+}
+
+void Writer::count_dropped(Trouble trouble, std::int64_t step) noexcept {
+  ++pending_dropped_[static_cast<std::size_t>(trouble)];
+  const auto now = monotonic_ns();
+  auto written = dropped_written_ns_.load();
+  if (written != 0 && now - written < kRetryNs) return;
+  if (dropped_written_ns_.compare_exchange_strong(written, now)) write_dropped(step);
+}
+
+void Writer::write_dropped(std::int64_t step) noexcept {
+  for (int i = 0; i < kTroubleCount; ++i) {
+    const auto count = pending_dropped_[i].exchange(0);
+    if (count == 0) continue;
+    try {
+      TextBuffer line;
+      encode_event(line, {.kind = EventKind::Dropped, .name = reason_of(static_cast<Trouble>(i)), .step = step},
+                   thread_id(), EventValue(static_cast<std::int64_t>(count)));
+      journal_.append(line.view(), JournalWriter::Urgency::Report);
+    } catch (const std::exception&) {
+      pending_dropped_[i] += count;
+    }
+  }
+}
+
+void Writer::sync_when_due() {
+  if (options_.durability != Durability::Disk) return;
+  if (monotonic_ns() - synced_ns_.load(std::memory_order_relaxed) >= kSyncNs) sync();
+}
+
+void Writer::sync() {
+  synced_ns_ = monotonic_ns();
+  small_.sync();
+  large_.sync();
+  journal_.sync();
+}
+
+void Writer::close(std::int64_t step) {
+  std::lock_guard guard(close_mutex_);
+  if (is_closed_.exchange(true)) return;
+  small_.close();
+  large_.close();
+  write_dropped(step);
+  TextBuffer line;
+  encode_event(line, {.kind = EventKind::Note, .name = "closed", .step = step}, thread_id(), EventValue());
+  try {
+    journal_.append(line.view(), JournalWriter::Urgency::LastWord);
+    if (options_.durability == Durability::Disk) journal_.sync();
+  } catch (...) {
+    journal_.close();
+    throw;
+  }
+  journal_.close();
+}
+
+}  // namespace tenscope::store

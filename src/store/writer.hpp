@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "store/blob_table.hpp"
+#include "store/call_counter.hpp"
+#include "store/journal_writer.hpp"
+#include "store/ring.hpp"
+#include "store/segment_writer.hpp"
+#include "tenscope/run.hpp"
+
+namespace tenscope::store {
+
+// One process' folder of a run: its journal, its segments, what it has stored already. Thread-safe. Trouble is thrown
+// (IoError, InvalidArgument); whoever catches it says so with count_dropped().
+class Writer {
+ public:
+  struct Options {
+    Durability durability = Durability::Process;
+    std::uint64_t max_bytes = 0;
+    Keep keep = Keep::First;
+    std::uint64_t segment_bytes = 256u << 20;
+    std::function<void(Trouble, const std::string&)> on_trouble;  // what does not fail the call that met it
+  };
+
+  Writer(std::filesystem::path folder, const Options& options);  // the folder is there and empty
+
+  // `info.step` is the event's step.
+  Recorded record(EventInfo info, const TensorView& tensor, Values values);
+  Recorded record(EventInfo info, const EventValue& value);
+  void step(std::int64_t number, bool is_new);
+
+  void count_dropped(Trouble trouble, std::int64_t step) noexcept;
+
+  void sync();
+  void close(std::int64_t step);  // idempotent
+  bool is_closed() const noexcept { return is_closed_.load(std::memory_order_acquire); }
+  const std::filesystem::path& folder() const noexcept { return folder_; }
+
+ private:
+  // Refuses for a second after a failure, so that a full disk does not cost a system call per event.
+  class Backoff {
+   public:
+    void check() const;  // throws the IoError that was met
+    void set(const IoError& error);
+
+   private:
+    std::atomic<std::int64_t> until_ns_{0};
+    mutable std::mutex mutex_;
+    std::optional<IoError> error_;
+  };
+
+  SegmentWriter::Options segment_options(bool is_mapped);
+  std::uint64_t append(std::string_view body);
+  BlobRef store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes, Summary& summary,
+                bool has_summary);
+  bool may_store(std::uint64_t size_bytes, std::int64_t step);
+  void write_dropped(std::int64_t step) noexcept;
+  void sync_when_due();
+
+  const std::filesystem::path folder_;
+  const Options options_;
+  std::optional<Ring> ring_;
+  std::atomic<std::int64_t> next_segment_{0};
+  SegmentWriter small_;
+  SegmentWriter large_;
+  JournalWriter journal_;
+  BlobTable blobs_;
+  CallCounter calls_;
+  Backoff segments_backoff_;
+  Backoff journal_backoff_;
+
+  // Whether the last large tensor of a name (by hash) was stored already: then hash first.
+  std::array<std::atomic<bool>, 4096> expects_duplicate_{};
+  std::array<std::atomic<std::uint64_t>, kTroubleCount> pending_dropped_{};
+  std::atomic<std::int64_t> dropped_written_ns_{0};
+  std::atomic<std::int64_t> synced_ns_{0};
+  std::atomic<bool> budget_is_used_up_{false};
+  std::mutex close_mutex_;
+  std::atomic<bool> is_closed_{false};
+};
+
+}  // namespace tenscope::store
