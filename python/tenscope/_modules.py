@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import os
 import weakref
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
@@ -38,10 +41,20 @@ def unwrapped_paths(root: nn.Module, path: str = "") -> Iterator[tuple[str, nn.M
             yield from unwrapped_paths(child, f"{path}.{name}" if path else name)
 
 
+@functools.lru_cache(maxsize=1024)
+def forward_site(cls: type) -> str:
+    """Where a module class' forward begins, file:line; nothing for torch's own."""
+    code = getattr(inspect.unwrap(cls.forward), "__code__", None)
+    if code is None or cls.__module__.startswith("torch."):
+        return ""
+    path = os.path.relpath(code.co_filename)
+    return f"{code.co_filename if path.startswith('..') else path}:{code.co_firstlineno}"
+
+
 class ModuleInfo:
     """What the hooks need of one module, made once."""
 
-    __slots__ = ("aliases", "buffer_prints", "cls", "counter", "module", "path", "prefix", "root", "wanted")
+    __slots__ = ("aliases", "buffer_prints", "cls", "counter", "module", "path", "prefix", "root", "site", "wanted")
 
     def __init__(self, module: nn.Module, path: str, root: Root, wanted: bool):
         self.module = weakref.ref(module)
@@ -49,6 +62,7 @@ class ModuleInfo:
         self.prefix = f"{path}." if path else ""
         self.cls = type(module).__name__
         self.root = root
+        self.site = forward_site(type(module))
         self.wanted = wanted
         self.aliases: list[str] = []
         self.counter = root.counters.setdefault(path, [0])  # calls so far, shared by whatever has this path

@@ -25,7 +25,7 @@ from . import _grads
 from ._modules import ModuleInfo, Registry
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
-_PLAIN = (bool, int, float, complex, str)
+_PLAIN = (bool, int, float, str)
 _graph_task_id = torch._C._current_graph_task_id
 
 
@@ -111,7 +111,7 @@ class Probe:
 
     def note(self, name: str, meta: dict, info: ModuleInfo | None = None) -> None:
         where = {} if info is None else {"scope": info.path, "root": info.root.label, "cls": info.cls}
-        self.record(name, kind="note", meta=json.dumps(meta), **where)
+        self.record(name, None, kind="note", site="", meta=json.dumps(meta), **where)
 
     def note_once(self, name: str, meta: dict, info: ModuleInfo) -> None:
         key = (name, info.root.label, info.path)
@@ -181,7 +181,7 @@ class Probe:
         meta = {"training": module.training}
         if info.aliases:
             meta["aliases"] = info.aliases
-        self.record(info.path, kind="enter", phase="forward", root=info.root.label, scope=info.path, cls=info.cls,
+        self.record(info.path, None, kind="enter", phase="forward", site=info.site, root=info.root.label, scope=info.path, cls=info.cls,
                     call=frame.call, meta=json.dumps(meta))  # fmt: skip
         what = self.what
         tracks_grads = what.grads and torch.is_grad_enabled()
@@ -201,7 +201,9 @@ class Probe:
     def _exit(self, module, output, error: BaseException | None) -> None:
         began = perf_counter_ns()
         stack = self.stack()
-        if _graph_task_id() != -1 or not any(frame.module is module for frame in stack):
+        if not stack or _graph_task_id() != -1:
+            return
+        if stack[-1].module is not module and not any(frame.module is module for frame in stack):
             return
         frame = stack.pop()
         while frame.module is not module:
@@ -241,7 +243,7 @@ class Probe:
         meta = {"duration_ns": elapsed_ns}
         if error is not None:
             meta["raised"] = f"{type(error).__name__}: {error}"
-        self.record(info.path, kind="exit", phase="forward", root=info.root.label, scope=info.path, cls=info.cls,
+        self.record(info.path, None, kind="exit", phase="forward", site="", root=info.root.label, scope=info.path, cls=info.cls,
                     call=frame.call, meta=json.dumps(meta))  # fmt: skip
         if not frame.saw_child and next(module.children(), None) is not None and is_compiled(module):
             self.note_once("not_seen", {"reason": "torch.compile: calls inside this module were not seen"}, info)
@@ -250,7 +252,7 @@ class Probe:
         record, info, call, values = self.record, frame.info, frame.call, self.what.values
         root, path, cls = info.root.label, info.path, info.cls
         for suffix, index, value in members:
-            record(f"{name}.{suffix}" if suffix else name, value, io=io, phase="forward", root=root, scope=path,
+            record(f"{name}.{suffix}" if suffix else name, value, io=io, phase="forward", site="", root=root, scope=path,
                    cls=cls, call=call, meta=index_meta(index), values=values)  # fmt: skip
 
     def _record_buffers(self, frame: Frame, module) -> None:
@@ -261,7 +263,7 @@ class Probe:
             print_ = self.fingerprint(buffer)
             if info.buffer_prints.get(name) != print_:
                 info.buffer_prints[name] = print_
-                self.record(f"{info.prefix}{name}", buffer, io="buffer", phase="forward", root=info.root.label,
+                self.record(f"{info.prefix}{name}", buffer, io="buffer", phase="forward", site="", root=info.root.label,
                             scope=info.path, cls=info.cls, call=frame.call, values=self.what.values)  # fmt: skip
 
     def _teller(self, frame: Frame, io: str):
@@ -269,7 +271,7 @@ class Probe:
 
         def tell(suffix: str, index, grad) -> None:
             try:
-                self.record(f"{info.prefix}{io}.{suffix or 0}", grad, io=io, phase="backward", root=info.root.label,
+                self.record(f"{info.prefix}{io}.{suffix or 0}", grad, io=io, phase="backward", site="", root=info.root.label,
                             scope=info.path, cls=info.cls, call=call, meta=index_meta(index),
                             values=self.what.values)  # fmt: skip
             except Exception as error:

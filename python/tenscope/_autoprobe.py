@@ -1,0 +1,309 @@
+"""What `tenscope run` watches in a program that uses torch: outermost modules, backward, optimizers, steps.
+
+Overview. Every module that is called while no other runs is a root; the probe's hooks record what happens below it. Four more
+places are watched: torch.autograd.backward (the loss before, the gradients after), Optimizer's constructor (the program
+has an optimizer, which owns these parameters) and the global hooks before and after optimizer.step(). A step is a completed step of an
+optimizer, or in a program without backward a completed outermost call. An optimizer that is no torch.optim.Optimizer is seen by
+its effect, at the next moment something else begins. docs/trace.md is the contract.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import platform
+import sys
+import warnings
+import weakref
+from pathlib import Path
+
+import torch
+from torch.optim import optimizer as _optim
+
+from . import _core
+from ._autorun import Options
+from ._modules import ModuleInfo, Names, Registry, path_filter
+from ._probe import Probe, What
+from ._run import Run, _set_current
+from ._state import State
+
+_graph_task_id = torch._C._current_graph_task_id
+_probe: AutoProbe | None = None
+
+
+def start(folder: Path, options: Options) -> None:
+    """Installs the watching in this process; a fork's child begins a recording of its own."""
+    global _probe
+    _probe = AutoProbe(folder, options)
+    _probe.install()
+    _watch_backward()
+    _watch_optimizers()
+    os.register_at_fork(after_in_child=_forked)
+    atexit.register(_finish)
+    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
+
+
+def _forked() -> None:
+    global _probe
+    before = _probe
+    _probe = AutoProbe(before.folder, before.options)
+    _probe.parent = before  # its run is the parent's; it is not closed by us
+    before.remove()
+    _probe.install()
+
+
+def _finish() -> None:
+    try:
+        _probe.finish()
+    except Exception as error:
+        _probe.trouble(error)
+
+
+def _watch_backward() -> None:
+    original = torch.autograd.backward
+
+    @functools.wraps(original)
+    def backward(tensors, *args, **kwargs):
+        if _graph_task_id() != -1:  # inside a backward pass: a reentrant checkpoint
+            return original(tensors, *args, **kwargs)
+        _probe.before_backward(tensors)
+        result = original(tensors, *args, **kwargs)
+        _probe.after_backward()
+        return result
+
+    torch.autograd.backward = backward
+
+
+def _watch_optimizers() -> None:
+    original = _optim.Optimizer.__init__
+
+    @functools.wraps(original)
+    def init(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        _probe.has_optimizer(self)
+
+    _optim.Optimizer.__init__ = init
+    _optim.register_optimizer_step_pre_hook(lambda optimizer, *_: _probe.before_step(optimizer))
+    _optim.register_optimizer_step_post_hook(lambda optimizer, *_: _probe.after_step(optimizer))
+
+
+def _contained(method):
+    """What goes wrong in here never reaches the program."""
+
+    @functools.wraps(method)
+    def call(self, *args):
+        try:
+            return method(self, *args)
+        except Exception as error:
+            self.trouble(error)
+
+    return call
+
+
+class AutoProbe(Probe):
+    def __init__(self, folder: Path, options: Options):
+        what = What(grads=True, buffers=True, values="stats" if options.stats else "full")
+        registry = Registry(Names(), path_filter(options.include, options.exclude))
+        super().__init__(None, registry, what, _core.fingerprint)
+        self.folder = folder
+        self.options = options
+        self.parent: AutoProbe | None = None
+        self.run: Run | None = None
+        self.on = options.wants_step(0)
+        self._rank = 0
+        self._state = State(self)
+        self._step = 0
+        self._trains = False  # the program has an optimizer, or called backward
+        self._outermost = 0  # completed outermost calls of roots with parameters or buffers
+        self._backwards = 0
+        self._last_root = ""
+        self._optimizers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # steps completed
+        self._unowned: dict[tuple[str, str], bytes] = {}  # fingerprints of hand-optimized parameters after backward
+        self._finished = False
+
+    # Outermost calls.
+
+    def discover(self, module, stack) -> ModuleInfo | None:
+        if stack:
+            return self.registry.add_inside(stack[-1].info, module)
+        if torch.utils.data.get_worker_info() is not None or isinstance(module, torch.jit.ScriptModule):
+            return None
+        return self.registry.add_root(module)
+
+    def begin_outermost(self, info: ModuleInfo, module) -> None:
+        self._open()
+        self._look_for_hand_made_step()
+        if not self._trains:
+            self._set_step(self._outermost)
+        self._last_root = info.root.label
+        if self.on:
+            self._state.record_changed(info.root)
+
+    def end_outermost(self, info: ModuleInfo, output_nodes: list) -> None:
+        module = info.root.module()
+        if module is not None and (next(module.parameters(), None) is not None or next(module.buffers(), None) is not None):
+            self._outermost += 1
+
+    # Backward and optimizers.
+
+    @_contained
+    def before_backward(self, tensors) -> None:
+        self._train()
+        self._open()
+        self._look_for_hand_made_step()
+        if not self.on:
+            return
+        several = isinstance(tensors, (tuple, list)) and len(tensors) > 1
+        losses = list(tensors) if isinstance(tensors, (tuple, list)) else [tensors]
+        for i, loss in enumerate(losses):
+            if isinstance(loss, torch.Tensor):
+                self.record(f"loss.{i}" if several else "loss", loss.detach(), io="loss", phase="backward", site="",
+                            root=self._last_root, call=self._backwards, values=self.what.values)  # fmt: skip
+
+    @_contained
+    def after_backward(self) -> None:
+        self.finish_backward()
+        owned = {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]}
+        for root in self.registry.roots:
+            if self.on:
+                self._state.record_grads(root, self._backwards, self._step)
+            for info, name, parameter in root.parameters():
+                if parameter.grad is not None and id(parameter) not in owned:
+                    self._unowned[root.label, info.prefix + name] = self.fingerprint(parameter)
+        self._backwards += 1
+
+    @_contained
+    def has_optimizer(self, optimizer) -> None:
+        self._train()
+        self._optimizers.setdefault(optimizer, 0)
+
+    @_contained
+    def before_step(self, optimizer) -> None:
+        if self.on and self.run is not None:
+            for root in self._roots_of(optimizer):
+                self._state.record_changed_grads(root, max(self._backwards - 1, 0), self._step)
+
+    @_contained
+    def after_step(self, optimizer) -> None:
+        self._train()
+        completed = self._optimizers.get(optimizer, 0)
+        self._optimizers[optimizer] = completed + 1
+        if self.on and self.run is not None:
+            for root in self._roots_of(optimizer):
+                self._state.record_parameters(root, completed)
+        self._set_step(max(self._optimizers.values()))
+
+    def _roots_of(self, optimizer) -> list:
+        owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        return [root for root in self.registry.roots if any(id(p) in owned for _, _, p in root.parameters())]
+
+    def _look_for_hand_made_step(self) -> None:
+        """Parameters whose content changed since backward, owned by no torch optimizer: somebody made a step."""
+        if not self._unowned:
+            return
+        changed = []
+        for root in self.registry.roots:
+            for info, name, parameter in root.parameters():
+                before = self._unowned.get((root.label, info.prefix + name))
+                if before is not None and before != self.fingerprint(parameter):
+                    changed.append(root)
+                    break
+        if not changed:
+            return
+        self._unowned.clear()
+        if self.on:
+            for root in changed:
+                self._state.record_parameters(root, self._step)
+        self._set_step(self._step + 1)
+
+    # Steps and the run.
+
+    def _train(self) -> None:
+        if not self._trains:
+            self._trains = True
+            self._state.compare_content = True
+            self._set_step(0)
+
+    def _set_step(self, step: int) -> None:
+        if step != self._step:
+            self._step = step
+            self.on = self.options.wants_step(step)
+            if self.run is not None:
+                self.run.step(step)
+
+    def _open(self) -> None:
+        """Opens this process' part of the run; again where torch.distributed has given it another rank since."""
+        rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        if self.run is not None and rank == self._rank:
+            return
+        if self.run is not None:
+            self.run.close()
+        is_first = self.run is None
+        self._rank = rank
+        self.run = Run(self.folder.parent, name=self.folder.name, rank=rank, world_size=max(world_size, rank + 1),
+                       max_bytes=self.options.max_bytes)  # fmt: skip
+        self.record = self.run.record
+        if self._step:
+            self.run.step(self._step)
+        _set_current(self.run)
+        for name, settings in settings_in_force().items():
+            self.record(name, None, kind="note", phase="init", site="", meta=json.dumps(settings))
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and is_first:
+            util.Finalize(None, _finish, exitpriority=10)  # a worker ends without atexit
+
+    def finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        if self.run is None:
+            return
+        self._look_for_hand_made_step()
+        self.finish_backward()
+        for root in self.registry.roots:
+            silent = [info.path for info in root.infos if info.wanted and not info.counter[0]
+                      and not isinstance(info.module(), (torch.nn.ModuleList, torch.nn.ModuleDict))]  # fmt: skip
+            if silent:
+                self.note("not_seen", {"reason": "never called", "modules": silent}, root.infos[0])
+        self.remove()
+        self.run.close()
+
+
+def settings_in_force() -> dict[str, dict]:
+    """Seeds and settings on which numbers depend."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    return {
+        "seeds": {"torch": torch.initial_seed(), "python_hash_seed": os.environ.get("PYTHONHASHSEED", "")},
+        "determinism": {
+            "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+            "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
+            "fill_uninitialized_memory": torch.utils.deterministic.fill_uninitialized_memory,
+            "cudnn_deterministic": cudnn.deterministic,
+            "cudnn_benchmark": cudnn.benchmark,
+            "cublas_workspace_config": os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""),
+        },
+        "precision": {
+            "default_dtype": str(torch.get_default_dtype()),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "cuda_matmul_tf32": _quietly(lambda: matmul.allow_tf32),
+            "cudnn_tf32": _quietly(lambda: cudnn.allow_tf32),
+        },
+        "threads": {"num_threads": torch.get_num_threads(), "num_interop_threads": torch.get_num_interop_threads()},
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": getattr(sys.modules.get("numpy"), "__version__", ""),
+        },
+    }
+
+
+def _quietly(read):
+    try:
+        return read()
+    except RuntimeError:  # set through the new interface and the old one
+        return None

@@ -1,0 +1,81 @@
+"""Parameters, buffers and gradients of a model as events: docs/trace.md says which, when."""
+
+from __future__ import annotations
+
+import torch
+
+from ._modules import ModuleInfo, Root
+from ._probe import Probe
+
+
+def stamp(tensor: torch.Tensor) -> tuple:
+    """Differs when a tensor was replaced or written to by torch's in-place operations; cheap."""
+    try:
+        return id(tensor), tensor._version, tensor.data_ptr()
+    except RuntimeError:  # an inference tensor has no version, a functional one no address
+        return (id(tensor),)
+
+
+class State:
+    """Records the state of roots, and remembers what of it is known."""
+
+    def __init__(self, probe: Probe):
+        self._probe = probe
+        self.compare_content = False  # also see writes that go around torch's version counters (p.data.add_)
+        self._stamps: dict[tuple[str, str], tuple] = {}
+        self._prints: dict[tuple[str, str], object] = {}
+        self._grad_prints: dict[tuple[str, str], object] = {}
+
+    def record_changed(self, root: Root, buffers: bool = True) -> None:
+        """Parameters and buffers that are new or were written to since they were last seen."""
+        for info, name, tensor in root.parameters():
+            if self._is_new(info, name, tensor):
+                self._record(info, name, tensor, "param", "init")
+        for info, name, tensor in root.buffers() if buffers else ():
+            if self._is_new(info, name, tensor):
+                print_ = self._probe.fingerprint(tensor)
+                if info.buffer_prints.get(name) != print_:
+                    info.buffer_prints[name] = print_
+                    self._record(info, name, tensor, "buffer", "init")
+
+    def record_parameters(self, root: Root, step: int) -> None:
+        """After an optimizer's step: all."""
+        for info, name, tensor in root.parameters():
+            self._remember((root.label, info.prefix + name), tensor)
+            self._record(info, name, tensor, "param", "optimizer", step=step)
+
+    def record_grads(self, root: Root, backward: int, step: int) -> None:
+        """After backward(): all that there are."""
+        for info, name, parameter in root.parameters():
+            if parameter.grad is not None:
+                self._grad_prints[root.label, info.prefix + name] = self._probe.fingerprint(parameter.grad)
+                self._record(info, f"{name}.grad", parameter.grad, "grad", "backward", call=backward, step=step)
+
+    def record_changed_grads(self, root: Root, backward: int, step: int) -> None:
+        """When an optimizer's step begins: those that are others than after backward()."""
+        for info, name, parameter in root.parameters():
+            key = (root.label, info.prefix + name)
+            if parameter.grad is None or key not in self._grad_prints:
+                continue
+            print_ = self._probe.fingerprint(parameter.grad)
+            if print_ != self._grad_prints[key]:
+                self._grad_prints[key] = print_
+                self._record(info, f"{name}.grad", parameter.grad, "grad", "optimizer", call=backward, step=step)
+
+    def _is_new(self, info: ModuleInfo, name: str, tensor: torch.Tensor) -> bool:
+        key = (info.root.label, info.prefix + name)
+        known, print_ = self._stamps.get(key), self._prints.get(key)
+        self._remember(key, tensor)
+        if known != self._stamps[key]:
+            return True
+        return print_ is not None and print_ != self._prints[key]
+
+    def _remember(self, key: tuple[str, str], tensor: torch.Tensor) -> None:
+        self._stamps[key] = stamp(tensor)
+        if self.compare_content and tensor.device.type == "cpu":
+            self._prints[key] = self._probe.fingerprint(tensor)
+
+    def _record(self, info: ModuleInfo, name: str, tensor: torch.Tensor, io: str, phase: str, **where) -> None:
+        if info.wanted:
+            self._probe.record(f"{info.prefix}{name}", tensor.detach(), io=io, phase=phase, root=info.root.label,
+                               scope=info.path, cls=info.cls, site="", values=self._probe.what.values, **where)  # fmt: skip

@@ -1,0 +1,176 @@
+"""tenscope.trace(model): module inputs, outputs, gradients and call order of one model, with no change to it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from . import _core, _run, _spy
+from ._modules import ModuleInfo, Names, Registry, path_filter, unwrap, unwrapped_paths
+from ._probe import Probe, What
+from ._state import State
+
+
+class trace:  # noqa: N801  (used like a function)
+    """Records a model's calls while active; a context manager and a decorator. docs/trace.md says what is written.
+
+    include, exclude: globs over module paths. classes: only modules of these. inputs, outputs: tensors that go in and out.
+    grads: gradients of outputs and inputs. param_grads: of parameters, after each backward. params: parameters and buffers at
+    the beginning, and parameters after each optimizer step. values: "full", or "stats" for statistics only. every: only
+    each N-th call of the model. mode: "train" or "eval", only calls in that mode. locals: paths of local variables.
+    run: a Run; the current one by default.
+    """
+
+    def __init__(self, model: nn.Module, *, include=None, exclude=None, classes=None, inputs: bool = True,
+                 outputs: bool = True, grads: bool = False, param_grads: bool = False, params: bool = False,
+                 buffers: bool | None = None, values: str = "full", every: int = 1, mode: str | None = None,
+                 locals=None, run=None):  # noqa: A002  # fmt: skip
+        if mode not in (None, "train", "eval"):
+            raise ValueError(f'mode must be "train" or "eval", not {mode!r}')
+        if values not in ("full", "stats"):
+            raise ValueError(f'values must be "full" or "stats", not {values!r}')
+        if every < 1:
+            raise ValueError(f"every must be at least 1, not {every}")
+        self.model = unwrap(model)
+        self._wanted = path_filter(include, exclude, classes)
+        self._what = What(inputs, outputs, grads, params if buffers is None else buffers, values)
+        self._param_grads = param_grads
+        self._params = params
+        self._every = every
+        self._mode = mode
+        self._locals = locals
+        self._run = run
+        self._depth = 0
+        self._probe: TraceProbe | None = None
+        self._closing = contextlib.ExitStack()
+        self.not_called: list[str] = []
+
+    def __enter__(self) -> trace:
+        self._depth += 1
+        if self._depth == 1:
+            self._start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._closing.close()
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def traced(*args, **kwargs):
+            with self:
+                return function(*args, **kwargs)
+
+        return traced
+
+    def _start(self) -> None:
+        run = self._run or _run.current() or _run.init()
+        names = _names_of(run)
+        registry = Registry(names, self._wanted, unwrapped_paths)
+        self._probe = probe = TraceProbe(self, run, registry)
+        registry.add_root(self.model)
+        calls = {id(info): info.counter[0] for info in registry.roots[0].infos}
+        with contextlib.ExitStack() as closing:
+            probe.install()
+            closing.callback(probe.remove)
+            closing.callback(register_optimizer_step_post_hook(probe.after_optimizer).remove)
+            if self._locals:
+                from ._locals import LocalsWatch
+
+                closing.enter_context(LocalsWatch(self.model, self._locals, probe.record_local))
+            _spy.listen(probe)
+            closing.callback(_spy.unlisten, probe)
+            closing.callback(self._tell_not_called, registry.roots[0].infos, calls)
+            self._closing = closing.pop_all()
+
+    def _tell_not_called(self, infos: list[ModuleInfo], calls: dict[int, int]) -> None:
+        probe = self._probe
+        self.not_called = [info.path for info in infos if info.wanted and info.counter[0] == calls.get(id(info), 0)]
+        containers = (nn.ModuleList, nn.ModuleDict)
+        silent = {info.path for info in infos if isinstance(info.module(), containers)}
+        self.not_called = [path for path in self.not_called if path not in silent]
+        if self.not_called:
+            probe.note("not_seen", {"reason": "never called while traced", "modules": self.not_called}, infos[0])
+
+
+class TraceProbe(Probe):
+    def __init__(self, owner: trace, run, registry: Registry):
+        super().__init__(run.record, registry, owner._what, _core.fingerprint)
+        self._run = run
+        self._owner = owner
+        self._state = State(self)
+        self._outermost = 0
+        self._backwards = 0
+        self._task = -1
+        self._owed_step = -1  # an optimizer ended this step; the next call begins a new one, unless the program does
+
+    def discover(self, module, stack) -> ModuleInfo | None:
+        return self.registry.add_inside(stack[-1].info, module) if stack else None
+
+    def begin_outermost(self, info: ModuleInfo, module) -> None:
+        owner = self._owner
+        if self._owed_step == self._run.current_step:
+            self._run.step()
+        self._owed_step = -1
+        self.on = self._outermost % owner._every == 0
+        if owner._mode is not None:
+            self.on = self.on and module.training == (owner._mode == "train")
+            if module.training != (owner._mode == "train"):
+                return
+        self._outermost += 1
+        if owner._params and self.on:
+            self._state.record_changed(info.root)
+
+    def end_outermost(self, info: ModuleInfo, output_nodes: list) -> None:
+        if self.on and (self._owner._param_grads or self.pending):
+            for node in output_nodes:
+                node.register_prehook(self._backward_runs)
+
+    def _backward_runs(self, _) -> None:
+        """First gradient of a backward pass: asks to be called when it is over, after DDP's own callback."""
+        task = torch._C._current_graph_task_id()
+        if task == self._task:
+            return
+        self._task = task
+        queue = torch.autograd.Variable._execution_engine.queue_callback
+        queue(lambda: queue(self._backward_over))
+
+    def _backward_over(self) -> None:
+        try:
+            self.finish_backward()
+            if self._owner._param_grads:
+                for root in self.registry.roots:
+                    self._state.record_grads(root, self._backwards, self._run.current_step)
+            self._backwards += 1
+        except Exception as error:
+            self.trouble(error)
+
+    def after_optimizer(self, optimizer, _args, _kwargs) -> None:
+        try:
+            owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            for root in self.registry.roots:
+                if any(id(parameter) in owned for _, _, parameter in root.parameters()):
+                    self._owed_step = self._run.current_step
+                    if self.on and self._owner._params:
+                        self._state.record_parameters(root, self._run.current_step)
+        except Exception as error:
+            self.trouble(error)
+
+    def record_local(self, path: str, scope: str, value, iteration: int) -> None:
+        root = self.registry.roots[0]
+        self.record(path, value, kind="change", io="local", phase="forward", root=root.label, scope=scope,
+                    meta=json.dumps({"iteration": iteration}), values=self.what.values)  # fmt: skip
+
+
+_names: dict[str, Names] = {}
+
+
+def _names_of(run) -> Names:
+    """Labels and counters go on from trace to trace within a run."""
+    return _names.setdefault(str(run.path), Names())
