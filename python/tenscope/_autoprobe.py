@@ -102,6 +102,22 @@ def _contained(method):
     return call
 
 
+class _ByHand:
+    """A root's parameters after backward, some of them owned by no torch optimizer. Keeps them alive: the last step of a
+    program is seen when it ends, and the model may be gone by then."""
+
+    def __init__(self, parameters: list, owned: set[int], fingerprint):
+        self.parameters = parameters
+        self.prints = [
+            (parameter, fingerprint(parameter))
+            for _, _, parameter in parameters
+            if parameter.grad is not None and id(parameter) not in owned
+        ]
+
+    def has_changed(self, fingerprint) -> bool:
+        return any(fingerprint(parameter) != before for parameter, before in self.prints)
+
+
 class AutoProbe(Probe):
     def __init__(self, folder: Path, options: Options):
         what = What(grads=True, buffers=True, values="stats" if options.stats else "full")
@@ -120,7 +136,7 @@ class AutoProbe(Probe):
         self._backwards = 0
         self._last_root = ""
         self._optimizers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # steps completed
-        self._unowned: dict[tuple[str, str], bytes] = {}  # fingerprints of hand-optimized parameters after backward
+        self._by_hand: list[_ByHand] = []
         self._finished = False
 
     # Outermost calls.
@@ -169,9 +185,8 @@ class AutoProbe(Probe):
         for root in self.registry.roots:
             if self.on:
                 self._state.record_grads(root, self._backwards, self._step)
-            for info, name, parameter in root.parameters():
-                if parameter.grad is not None and id(parameter) not in owned:
-                    self._unowned[root.label, info.prefix + name] = self.fingerprint(parameter)
+        roots = [_ByHand(list(root.parameters()), owned, self.fingerprint) for root in self.registry.roots]
+        self._by_hand = [root for root in roots if root.prints]
         self._backwards += 1
 
     @_contained
@@ -192,7 +207,7 @@ class AutoProbe(Probe):
         self._optimizers[optimizer] = completed + 1
         if self.on and self.run is not None:
             for root in self._roots_of(optimizer):
-                self._state.record_parameters(root, completed)
+                self._state.record_parameters(root.parameters(), completed)
         self._set_step(max(self._optimizers.values()))
 
     def _roots_of(self, optimizer) -> list:
@@ -201,21 +216,13 @@ class AutoProbe(Probe):
 
     def _look_for_hand_made_step(self) -> None:
         """Parameters whose content changed since backward, owned by no torch optimizer: somebody made a step."""
-        if not self._unowned:
-            return
-        changed = []
-        for root in self.registry.roots:
-            for info, name, parameter in root.parameters():
-                before = self._unowned.get((root.label, info.prefix + name))
-                if before is not None and before != self.fingerprint(parameter):
-                    changed.append(root)
-                    break
+        changed = [root for root in self._by_hand if root.has_changed(self.fingerprint)]
         if not changed:
             return
-        self._unowned.clear()
+        self._by_hand = []
         if self.on:
             for root in changed:
-                self._state.record_parameters(root, self._step)
+                self._state.record_parameters(root.parameters, self._step)
         self._set_step(self._step + 1)
 
     # Steps and the run.
@@ -266,8 +273,7 @@ class AutoProbe(Probe):
         self._look_for_hand_made_step()
         self.finish_backward()
         for root in self.registry.roots:
-            silent = [info.path for info in root.infos if info.wanted and not info.counter[0]
-                      and not isinstance(info.module(), (torch.nn.ModuleList, torch.nn.ModuleDict))]  # fmt: skip
+            silent = [info.path for info in root.infos if info.wanted and info.callable and not info.counter[0]]
             if silent:
                 self.note("not_seen", {"reason": "never called", "modules": silent}, root.infos[0])
         self.remove()

@@ -54,7 +54,7 @@ def forward_site(cls: type) -> str:
 class ModuleInfo:
     """What the hooks need of one module, made once."""
 
-    __slots__ = ("aliases", "buffer_prints", "cls", "counter", "module", "path", "prefix", "root", "site", "wanted")
+    __slots__ = ("aliases", "buffer_prints", "callable", "cls", "counter", "module", "path", "prefix", "root", "site", "wanted")
 
     def __init__(self, module: nn.Module, path: str, root: Root, wanted: bool):
         self.module = weakref.ref(module)
@@ -62,6 +62,7 @@ class ModuleInfo:
         self.prefix = f"{path}." if path else ""
         self.cls = type(module).__name__
         self.root = root
+        self.callable = type(module).forward is not nn.Module.forward  # a ModuleList is not
         self.site = forward_site(type(module))
         self.wanted = wanted
         self.aliases: list[str] = []

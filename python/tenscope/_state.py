@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
 from ._modules import ModuleInfo, Root
@@ -38,10 +40,10 @@ class State:
                     info.buffer_prints[name] = print_
                     self._record(info, name, tensor, "buffer", "init")
 
-    def record_parameters(self, root: Root, step: int) -> None:
+    def record_parameters(self, parameters: Iterable[tuple[ModuleInfo, str, torch.Tensor]], step: int) -> None:
         """After an optimizer's step: all."""
-        for info, name, tensor in root.parameters():
-            self._remember((root.label, info.prefix + name), tensor)
+        for info, name, tensor in parameters:
+            self._remember((info.root.label, info.prefix + name), tensor)
             self._record(info, name, tensor, "param", "optimizer", step=step)
 
     def record_grads(self, root: Root, backward: int, step: int) -> None:

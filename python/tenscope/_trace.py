@@ -91,10 +91,11 @@ class trace:  # noqa: N801  (used like a function)
 
     def _tell_not_called(self, infos: list[ModuleInfo], calls: dict[int, int]) -> None:
         probe = self._probe
-        self.not_called = [info.path for info in infos if info.wanted and info.counter[0] == calls.get(id(info), 0)]
-        containers = (nn.ModuleList, nn.ModuleDict)
-        silent = {info.path for info in infos if isinstance(info.module(), containers)}
-        self.not_called = [path for path in self.not_called if path not in silent]
+        self.not_called = [
+            info.path
+            for info in infos
+            if info.wanted and info.callable and info.counter[0] == calls.get(id(info), 0)
+        ]
         if self.not_called:
             probe.note("not_seen", {"reason": "never called while traced", "modules": self.not_called}, infos[0])
 
@@ -158,7 +159,7 @@ class TraceProbe(Probe):
                 if any(id(parameter) in owned for _, _, parameter in root.parameters()):
                     self._owed_step = self._run.current_step
                     if self.on and self._owner._params:
-                        self._state.record_parameters(root, self._run.current_step)
+                        self._state.record_parameters(root.parameters(), self._run.current_step)
         except Exception as error:
             self.trouble(error)
 
