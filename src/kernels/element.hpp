@@ -125,7 +125,7 @@ T load(const std::byte* bytes) noexcept {
 // Calls f with a value-initialised element type of the dtype: visit_dtype(d, [](auto tag) { using T = decltype(tag);
 // ... }).
 template <class F>
-decltype(auto) visit_dtype(DType dtype, F&& f) {
+constexpr decltype(auto) visit_dtype(DType dtype, F&& f) {
   switch (dtype) {
     case DType::F64:
       return f(double{});

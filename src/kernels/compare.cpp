@@ -1,0 +1,447 @@
+// Overview. Both tensors are read in blocks of 512 pairs in C order (ElementReader) and widened to double in the
+// first-level cache; the loops over doubles are those of compare_simd.cpp. A double holds every element but those of
+// int64 and uint64: pairs with one of these, and complex ones, have their differences taken in long double first.
+// Chunks of blocks go to threads; each chunk keeps its own sums, which are added in order, so that results do not
+// depend on the threads.
+#include "kernels/compare.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/axis_counter.hpp"
+#include "kernels/element.hpp"
+#include "kernels/element_reader.hpp"
+#include "kernels/parallel.hpp"
+#include "tenscope/error.hpp"
+
+namespace tenscope::kernels {
+namespace {
+
+constexpr std::int64_t kChunk = 128 * kCompareBlock;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+bool is_wide(DType dtype) { return dtype == DType::I64 || dtype == DType::U64; }
+bool is_complex(DType dtype) { return kind_of(dtype) == DTypeKind::Complex; }
+
+bool same_shape(const TensorView& a, const TensorView& b) {
+  return std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end());
+}
+
+struct WideNumber {
+  long double real = 0;
+  long double imag = 0;
+  bool is_nan() const { return std::isnan(real) || std::isnan(imag); }
+  bool is_inf() const { return !is_nan() && (std::isinf(real) || std::isinf(imag)); }
+  bool operator==(const WideNumber&) const = default;
+};
+
+WideNumber wide_number(DType dtype, const std::byte* bytes) {
+  return visit_dtype(dtype, [&]<class T>(T) -> WideNumber {
+    const T x = load<T>(bytes);
+    if constexpr (kIsComplex<T>)
+      return {x.real(), x.imag()};
+    else if constexpr (std::is_arithmetic_v<T>)
+      return {static_cast<long double>(x), 0};
+    else
+      return {static_cast<long double>(to_double(x)), 0};
+  });
+}
+
+double magnitude(const WideNumber& x) {
+  if (x.imag == 0) return static_cast<double>(x.real);  // keeps the sign of a real number
+  if (x.is_nan()) return kNaN;
+  return static_cast<double>(std::sqrt(x.real * x.real + x.imag * x.imag));
+}
+
+// The pairs of one block: their bytes, and both sides and their absolute difference as doubles.
+struct PairBlock {
+  std::int64_t count = 0;
+  const std::byte* a_bytes = nullptr;
+  const std::byte* b_bytes = nullptr;
+  alignas(64) double a[kCompareBlock];
+  alignas(64) double b[kCompareBlock];
+  alignas(64) double error[kCompareBlock];
+  alignas(64) std::byte a_scratch[kCompareBlock * 16];
+  alignas(64) std::byte b_scratch[kCompareBlock * 16];
+};
+
+class PairReader {
+ public:
+  PairReader(const TensorView& a, const TensorView& b)
+      : a_(a),
+        b_(b),
+        a_dtype_(a.dtype),
+        b_dtype_(b.dtype),
+        table_(compare_table()),
+        has_wide_(is_wide(a.dtype) || is_wide(b.dtype) || is_complex(a.dtype) || is_complex(b.dtype)) {}
+
+  std::int64_t count() const { return a_.count(); }
+  std::int64_t bytes() const { return count() * static_cast<std::int64_t>(a_.item_size() + b_.item_size()); }
+  bool same_dtype() const { return a_dtype_ == b_dtype_; }
+  const CompareTable& table() const { return table_; }
+
+  void read(std::int64_t begin, std::int64_t count, PairBlock& block) const {
+    block.count = count;
+    block.a_bytes = a_.read(begin, count, block.a_scratch);
+    block.b_bytes = b_.read(begin, count, block.b_scratch);
+  }
+
+  bool is_equal(const PairBlock& block) const {
+    return same_dtype() && table_.equal[index(a_dtype_)](block.a_bytes, block.b_bytes, block.count);
+  }
+
+  bool is_bit_equal(const PairBlock& block) const {
+    return same_dtype() &&
+           std::memcmp(block.a_bytes, block.b_bytes, static_cast<std::size_t>(block.count) * a_.item_size()) == 0;
+  }
+
+  // Fills a and b, and error.
+  void widen(PairBlock& block) const {
+    if (!has_wide_) {
+      table_.widen[index(a_dtype_)](block.a_bytes, block.count, block.a);
+      table_.widen[index(b_dtype_)](block.b_bytes, block.count, block.b);
+      table_.absolute_error(block.a, block.b, block.count, block.error);
+      return;
+    }
+    for (std::int64_t i = 0; i < block.count; ++i) {
+      const WideNumber x = wide_a(block, i);
+      const WideNumber y = wide_b(block, i);
+      block.a[i] = magnitude(x);
+      block.b[i] = magnitude(y);
+      block.error[i] = std::abs(magnitude({x.real - y.real, x.imag - y.imag}));
+      if (x.is_nan() || y.is_nan()) block.error[i] = kNaN;
+      if (x.is_inf()) block.a[i] = std::copysign(std::numeric_limits<double>::infinity(), block.a[i]);
+      if (y.is_inf()) block.b[i] = std::copysign(std::numeric_limits<double>::infinity(), block.b[i]);
+      // A sum of magnitudes says nothing of their angle: measure() multiplies a by b.
+    }
+  }
+
+  // Re(a * conj(b)) summed over the finite pairs, where measure() cannot know it.
+  double dot(const PairBlock& block) const {
+    long double sum = 0;
+    for (std::int64_t i = 0; i < block.count; ++i) {
+      if (!std::isfinite(block.error[i]) || !std::isfinite(block.a[i]) || !std::isfinite(block.b[i])) continue;
+      const WideNumber x = wide_a(block, i);
+      const WideNumber y = wide_b(block, i);
+      sum += x.real * y.real + x.imag * y.imag;
+    }
+    return static_cast<double>(sum);
+  }
+  bool needs_dot() const { return is_complex(a_dtype_) || is_complex(b_dtype_); }
+
+  // Of a pair that is not finite: whether it agrees.
+  bool agrees(const PairBlock& block, std::int64_t i, bool equal_nan) const {
+    const WideNumber x = wide_a(block, i);
+    const WideNumber y = wide_b(block, i);
+    return x == y || (equal_nan && x.is_nan() && y.is_nan());
+  }
+
+  WideNumber wide_a(const PairBlock& block, std::int64_t i) const {
+    return wide_number(a_dtype_, block.a_bytes + i * static_cast<std::int64_t>(a_.item_size()));
+  }
+  WideNumber wide_b(const PairBlock& block, std::int64_t i) const {
+    return wide_number(b_dtype_, block.b_bytes + i * static_cast<std::int64_t>(b_.item_size()));
+  }
+
+  bool has_ulps() const { return same_dtype() && table_.ulps[index(a_dtype_)] != nullptr; }
+  void ulps(const PairBlock& block, std::uint64_t* out) const {
+    table_.ulps[index(a_dtype_)](block.a_bytes, block.b_bytes, block.count, out);
+  }
+
+  bool has_wide() const { return has_wide_; }
+
+ private:
+  static std::size_t index(DType dtype) { return static_cast<std::size_t>(dtype); }
+
+  ElementReader a_;
+  ElementReader b_;
+  DType a_dtype_;
+  DType b_dtype_;
+  const CompareTable& table_;
+  bool has_wide_;
+};
+
+bool is_close(const PairReader& reader, PairBlock& block, const CompareOptions& options) {
+  if (reader.is_equal(block)) return true;
+  reader.widen(block);
+  const auto& table = reader.table();
+  if (!reader.has_wide() && table.close(block.a, block.b, block.count, options.tolerance, options.equal_nan))
+    return true;
+  if (!reader.has_wide() && !options.ulps) return false;
+  alignas(64) std::uint8_t outside[kCompareBlock];
+  alignas(64) std::uint64_t ulps[kCompareBlock];
+  table.mark_outside(block.b, block.error, block.count, options.tolerance, outside);
+  const bool by_ulps = options.ulps && reader.has_ulps();
+  if (by_ulps) reader.ulps(block, ulps);
+  for (std::int64_t i = 0; i < block.count; ++i) {
+    if (outside[i] == 0 || (by_ulps && std::isfinite(block.error[i]) && ulps[i] <= *options.ulps)) continue;
+    if (!reader.agrees(block, i, options.equal_nan)) return false;
+  }
+  return true;
+}
+
+// The decade of an error above 0: floor(log10(error)), from the exponent of 2 and one comparison.
+int error_bin(double error) {
+  struct Decades {
+    std::array<std::int16_t, 2048> floor{};
+    std::array<double, 700> power{};
+    Decades() {
+      for (int e = 0; e < 2048; ++e)
+        floor[static_cast<std::size_t>(e)] =
+            static_cast<std::int16_t>(std::floor(static_cast<double>(e - 1023) * 0.30102999566398120));
+      for (int p = 0; p < 700; ++p) power[static_cast<std::size_t>(p)] = std::pow(10.0, p - 350);
+    }
+  };
+  static const Decades decades;
+  const auto exponent = static_cast<std::size_t>(std::bit_cast<std::uint64_t>(error) >> 52);
+  int decade = decades.floor[exponent];
+  decade += error >= decades.power[static_cast<std::size_t>(decade + 1 + 350)];
+  return std::clamp(decade - kErrorBinBase, 0, kErrorBins - 1);
+}
+
+int ulp_bin(std::uint64_t ulps) {
+  if (ulps < 16) return static_cast<int>(ulps);
+  const int exponent = 63 - std::countl_zero(ulps);
+  return 16 + (exponent - 4) * 8 + static_cast<int>((ulps >> (exponent - 3)) & 7);
+}
+
+std::uint64_t ulp_bin_top(int bin) {
+  if (bin < 16) return static_cast<std::uint64_t>(bin);
+  const int exponent = (bin - 16) / 8 + 4;
+  const auto step = static_cast<std::uint64_t>((bin - 16) % 8 + 9);
+  return exponent == 63 && step == 16 ? std::numeric_limits<std::uint64_t>::max() : (step << (exponent - 3)) - 1;
+}
+
+struct ChunkSums {
+  double error = 0, relative = 0, aa = 0, bb = 0, ab = 0, squared = 0;
+};
+
+// What one thread has found. Histograms are kept several times over, since two increments of one counter wait for each
+// other.
+struct Worker {
+  static constexpr std::size_t kCopies = 4;
+  PairBlock block;
+  ElementDiff found;
+  std::int64_t relative_count = 0;
+  double worst_error = 0;
+  AxisCounter axes;
+  std::array<std::array<std::int64_t, kErrorBins>, kCopies> errors{};
+  std::array<std::array<std::int64_t, kUlpBins>, kCopies> ulps{};
+
+  explicit Worker(std::span<const std::int64_t> shape) : axes(shape) { found.bit_equal = true; }
+};
+
+void count_errors(const PairReader& reader, Worker& worker, bool all_finite, const std::uint64_t* ulps) {
+  const PairBlock& block = worker.block;
+  const bool has_ulps = reader.has_ulps();
+  for (std::int64_t i = 0; i < block.count; ++i) {
+    const double error = block.error[i];
+    if (!all_finite && !(std::isfinite(error) && std::isfinite(block.a[i]) && std::isfinite(block.b[i]))) continue;
+    const std::size_t copy = static_cast<std::size_t>(i) % Worker::kCopies;
+    if (error == 0)
+      ++worker.found.zero_error;
+    else
+      ++worker.errors[copy][static_cast<std::size_t>(error_bin(error))];
+    if (has_ulps) {
+      worker.found.max_ulps = std::max(worker.found.max_ulps, ulps[i]);
+      ++worker.ulps[copy][static_cast<std::size_t>(ulp_bin(ulps[i]))];
+    }
+  }
+}
+
+void count_mismatches(const PairReader& reader, const CompareOptions& options, Worker& worker, std::int64_t begin,
+                      bool all_finite, const std::uint64_t* ulps) {
+  const PairBlock& block = worker.block;
+  ElementDiff& found = worker.found;
+  alignas(64) std::uint8_t outside[kCompareBlock];
+  reader.table().mark_outside(block.b, block.error, block.count, options.tolerance, outside);
+  if (!all_finite) {
+    for (std::int64_t i = 0; i < block.count; ++i) {
+      if (std::isfinite(block.a[i]) && std::isfinite(block.b[i])) continue;
+      const WideNumber x = reader.wide_a(block, i);
+      const WideNumber y = reader.wide_b(block, i);
+      found.nan_only_a += x.is_nan() && !y.is_nan();
+      found.nan_only_b += y.is_nan() && !x.is_nan();
+      found.nan_both += x.is_nan() && y.is_nan();
+      found.inf_only_a += x.is_inf() && !(x == y);
+      found.inf_only_b += y.is_inf() && !(x == y);
+      outside[i] = static_cast<std::uint8_t>(!reader.agrees(block, i, options.equal_nan));
+    }
+  }
+  if (options.ulps && reader.has_ulps()) {
+    for (std::int64_t i = 0; i < block.count; ++i) {
+      if (std::isfinite(block.error[i]) && ulps[i] <= *options.ulps) outside[i] = 0;
+    }
+  }
+  const auto* first = static_cast<const std::uint8_t*>(std::memchr(outside, 1, static_cast<std::size_t>(block.count)));
+  if (first == nullptr) return;
+  if (found.first_index < 0 || begin + (first - outside) < found.first_index)
+    found.first_index = begin + (first - outside);
+  found.mismatches += worker.axes.add(begin, block.count, outside);
+}
+
+void add_block(const PairReader& reader, const CompareOptions& options, Worker& worker, std::int64_t begin,
+               ChunkSums& sums) {
+  PairBlock& block = worker.block;
+  ElementDiff& found = worker.found;
+  found.bit_equal = reader.is_bit_equal(block) && found.bit_equal;
+  reader.widen(block);
+  const BlockDiff measured = reader.table().measure(block.a, block.b, block.error, block.count, options.tolerance);
+  sums.error += measured.sum_error;
+  sums.relative += measured.sum_relative;
+  sums.aa += measured.sum_aa;
+  sums.bb += measured.sum_bb;
+  sums.ab += reader.needs_dot() ? reader.dot(block) : measured.sum_ab;
+  sums.squared += measured.sum_squared_error;
+  found.finite += measured.finite;
+  worker.relative_count += measured.relative_count;
+  found.max_abs = std::max(found.max_abs, measured.max_error);
+  found.max_rel = std::max(found.max_rel, measured.max_relative);
+  const bool all_finite = measured.finite == block.count;
+
+  if (all_finite && measured.max_error == 0) {
+    found.zero_error += block.count;
+    if (reader.has_ulps()) worker.ulps[0][0] += block.count;
+    return;
+  }
+  alignas(64) std::uint64_t ulps[kCompareBlock];
+  if (reader.has_ulps()) reader.ulps(block, ulps);
+  count_errors(reader, worker, all_finite, ulps);
+  if (measured.outside != 0 || !all_finite) count_mismatches(reader, options, worker, begin, all_finite, ulps);
+  if (measured.max_error > worker.worst_error ||
+      (measured.max_error == worker.worst_error && worker.worst_error > 0 && begin < found.worst_index)) {
+    worker.worst_error = measured.max_error;
+    for (std::int64_t i = 0; i < block.count; ++i) {
+      if (block.error[i] == measured.max_error && std::isfinite(block.a[i]) && std::isfinite(block.b[i])) {
+        found.worst_index = begin + i;
+        break;
+      }
+    }
+  }
+}
+
+void merge(ElementDiff& total, double& worst_error, std::int64_t& relative_count, const Worker& worker) {
+  const ElementDiff& part = worker.found;
+  total.bit_equal &= part.bit_equal;
+  total.mismatches += part.mismatches;
+  total.finite += part.finite;
+  total.max_abs = std::max(total.max_abs, part.max_abs);
+  total.max_rel = std::max(total.max_rel, part.max_rel);
+  total.max_ulps = std::max(total.max_ulps, part.max_ulps);
+  if (part.first_index >= 0 && (total.first_index < 0 || part.first_index < total.first_index)) {
+    total.first_index = part.first_index;
+  }
+  if (part.worst_index >= 0 && (worker.worst_error > worst_error ||
+                                (worker.worst_error == worst_error && part.worst_index < total.worst_index))) {
+    worst_error = worker.worst_error;
+    total.worst_index = part.worst_index;
+  }
+  total.nan_only_a += part.nan_only_a;
+  total.nan_only_b += part.nan_only_b;
+  total.nan_both += part.nan_both;
+  total.inf_only_a += part.inf_only_a;
+  total.inf_only_b += part.inf_only_b;
+  total.zero_error += part.zero_error;
+  relative_count += worker.relative_count;
+  for (const auto& copy : worker.errors) {
+    for (std::size_t i = 0; i < copy.size(); ++i) total.error_histogram[i] += copy[i];
+  }
+  for (const auto& copy : worker.ulps) {
+    for (std::size_t i = 0; i < copy.size(); ++i) total.ulp_histogram[i] += copy[i];
+  }
+}
+
+}  // namespace
+
+bool all_close(const TensorView& a, const TensorView& b, const CompareOptions& options) {
+  if (!same_shape(a, b)) return false;
+  const PairReader reader(a, b);
+  const int threads = thread_count(reader.bytes(), options.threads);
+  std::vector<PairBlock> blocks(static_cast<std::size_t>(threads));
+  std::atomic<bool> is_different{false};
+  for_each_chunk(reader.count(), kChunk, threads, [&](int worker, std::int64_t begin, std::int64_t end) {
+    PairBlock& block = blocks[static_cast<std::size_t>(worker)];
+    for (; begin < end && !is_different.load(std::memory_order_relaxed); begin += kCompareBlock) {
+      reader.read(begin, std::min(kCompareBlock, end - begin), block);
+      if (!is_close(reader, block, options)) is_different = true;
+    }
+  });
+  return !is_different;
+}
+
+ElementDiff diff(const TensorView& a, const TensorView& b, const CompareOptions& options) {
+  if (!same_shape(a, b)) {
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("tensors cannot be compared element by element: shapes [{}] and [{}] differ",
+                            fmt::join(a.shape, ", "), fmt::join(b.shape, ", ")));
+  }
+  const PairReader reader(a, b);
+  const int threads = thread_count(reader.bytes(), options.threads);
+  std::vector<Worker> workers(static_cast<std::size_t>(threads), Worker(a.shape));
+  std::vector<ChunkSums> chunks(static_cast<std::size_t>((reader.count() + kChunk - 1) / kChunk));
+  std::atomic<std::int64_t> done{0};
+  for_each_chunk(reader.count(), kChunk, threads, [&](int number, std::int64_t begin, std::int64_t end) {
+    Worker& worker = workers[static_cast<std::size_t>(number)];
+    ChunkSums& sums = chunks[static_cast<std::size_t>(begin / kChunk)];
+    const std::int64_t size = end - begin;
+    for (; begin < end; begin += kCompareBlock) {
+      reader.read(begin, std::min(kCompareBlock, end - begin), worker.block);
+      add_block(reader, options, worker, begin, sums);
+    }
+    const std::int64_t so_far = done.fetch_add(size, std::memory_order_relaxed) + size;
+    if (number == 0 && options.progress) options.progress(so_far);
+  });
+
+  ElementDiff total;
+  total.count = reader.count();
+  total.bit_equal = reader.same_dtype();
+  total.has_ulps = reader.has_ulps();
+  double worst_error = 0;
+  std::int64_t relative_count = 0;
+  for (std::size_t i = 1; i < workers.size(); ++i) workers[0].axes.merge(workers[i].axes);
+  for (const auto& worker : workers) merge(total, worst_error, relative_count, worker);
+  total.axes = workers[0].axes.take();
+  ChunkSums sums;
+  for (const auto& chunk : chunks) {
+    sums.error += chunk.error;
+    sums.relative += chunk.relative;
+    sums.aa += chunk.aa;
+    sums.bb += chunk.bb;
+    sums.ab += chunk.ab;
+    sums.squared += chunk.squared;
+  }
+  if (total.worst_index < 0) total.worst_index = total.first_index;
+  if (total.finite == 0) total.max_abs = kNaN;
+  if (relative_count == 0) total.max_rel = kNaN;
+  total.mean_abs = total.finite == 0 ? kNaN : sums.error / static_cast<double>(total.finite);
+  total.mean_rel = relative_count == 0 ? kNaN : sums.relative / static_cast<double>(relative_count);
+  const double norms = std::sqrt(sums.aa) * std::sqrt(sums.bb);
+  if (total.finite == 0) {
+    total.cosine = total.relative_l2 = kNaN;
+  } else if (norms == 0) {
+    total.cosine = sums.aa == sums.bb ? 1.0 : 0.0;
+    total.relative_l2 = sums.squared == 0 ? 0.0 : std::sqrt(sums.squared) / std::sqrt(sums.bb);
+  } else {
+    total.cosine = sums.squared == 0 ? 1.0 : std::clamp(sums.ab / norms, -1.0, 1.0);
+    total.relative_l2 = std::sqrt(sums.squared) / std::sqrt(sums.bb);
+  }
+  return total;
+}
+
+std::uint64_t ElementDiff::ulp_quantile(double share) const {
+  const double wanted = share * static_cast<double>(finite);
+  std::int64_t seen = 0;
+  for (int bin = 0; bin < kUlpBins; ++bin) {
+    seen += ulp_histogram[static_cast<std::size_t>(bin)];
+    if (seen > 0 && static_cast<double>(seen) >= wanted) return std::min(ulp_bin_top(bin), max_ulps);
+  }
+  return max_ulps;
+}
+
+}  // namespace tenscope::kernels

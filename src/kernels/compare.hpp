@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "kernels/compare_table.hpp"
+#include "tenscope/tensor_view.hpp"
+
+namespace tenscope::kernels {
+
+struct CompareOptions {
+  Tolerance tolerance;
+  bool equal_nan = false;
+  // Pairs at most this many ULPs apart agree as well, where both tensors have the same float type.
+  std::optional<std::uint64_t> ulps;
+  int threads = 0;  // 0: as many as the machine has, for large tensors
+  // Called now and then, by one thread, with the elements done so far.
+  std::function<void(std::int64_t)> progress;
+};
+
+// True where the shapes are the same and |a - b| <= atol + rtol * |b| for every pair. Equal infinities agree; NaN
+// agrees with NaN only if `equal_nan`. Types may differ: pairs are compared in a type that holds both, so that integers
+// are exact. Complex numbers by the magnitude of their difference. Stops at the first disagreement.
+bool all_close(const TensorView& a, const TensorView& b, const CompareOptions& options = {});
+
+// Where mismatches are along one axis. Axes longer than kMaxAxisBins have bins of several indices.
+struct AxisMismatches {
+  std::int64_t size = 0;
+  std::int64_t bin_width = 1;
+  std::vector<std::int64_t> count;  // per bin
+  std::vector<std::int64_t> low;    // per bin, the lowest and highest index with a mismatch; only where bin_width > 1
+  std::vector<std::int64_t> high;
+};
+
+inline constexpr std::int64_t kMaxAxisBins = 4096;
+inline constexpr int kErrorBins =
+    64;  // decades: bin i holds errors in [10^(i + kErrorBinBase), 10^(i + 1 + kErrorBinBase))
+inline constexpr int kErrorBinBase = -40;
+inline constexpr int kUlpBins = 512;  // exact up to 15, then eight bins to each doubling
+
+// Every measure of how two tensors of one shape differ. Errors are over the pairs that are finite on both sides,
+// relative ones |a - b| / |b| over those of them with b != 0. NaN where there is no such pair.
+struct ElementDiff {
+  std::int64_t count = 0;
+  bool bit_equal = false;  // same type and same bytes
+  std::int64_t mismatches = 0;
+  std::int64_t finite = 0;  // pairs finite on both sides
+  double max_abs = 0;
+  double mean_abs = 0;
+  double max_rel = 0;
+  double mean_rel = 0;
+  double cosine = 0;              // of the two as vectors
+  double relative_l2 = 0;         // |a - b| / |b|
+  std::int64_t first_index = -1;  // of the first mismatch, in C order
+  std::int64_t worst_index = -1;  // of the largest error, mismatch or not; first_index where no pair is finite
+  std::int64_t nan_only_a = 0;
+  std::int64_t nan_only_b = 0;
+  std::int64_t nan_both = 0;
+  std::int64_t inf_only_a = 0;  // infinite in a, and in b finite, or infinite with the other sign
+  std::int64_t inf_only_b = 0;
+  std::int64_t zero_error = 0;                             // finite pairs without any error
+  std::array<std::int64_t, kErrorBins> error_histogram{};  // of the errors above 0
+
+  bool has_ulps = false;  // both of the same real float type
+  std::uint64_t max_ulps = 0;
+  std::array<std::int64_t, kUlpBins> ulp_histogram{};
+
+  std::vector<AxisMismatches> axes;  // one for each axis
+
+  // The distance that a share of the pairs does not exceed: exact up to 15, above to one part in eight.
+  std::uint64_t ulp_quantile(double share) const;
+};
+
+// One pass over both. Throws InvalidArgument where the shapes differ.
+ElementDiff diff(const TensorView& a, const TensorView& b, const CompareOptions& options = {});
+
+}  // namespace tenscope::kernels

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "tenscope/dtype.hpp"
+
+namespace tenscope::kernels {
+
+// |a - b| <= absolute + relative * |b|
+struct Tolerance {
+  double absolute = 1e-8;
+  double relative = 1e-5;
+};
+
+// What the vector pass over one block of pairs finds. Sums are over the pairs that are finite on both sides.
+struct BlockDiff {
+  double sum_error = 0;
+  double sum_relative = 0;
+  double max_error = 0;
+  double max_relative = 0;
+  double sum_aa = 0;
+  double sum_bb = 0;
+  double sum_ab = 0;
+  double sum_squared_error = 0;
+  std::int64_t finite = 0;
+  std::int64_t relative_count = 0;  // finite pairs with b != 0
+  std::int64_t outside = 0;         // finite pairs outside the tolerance
+};
+
+// The kernels of compare_simd.cpp for one vector unit. Blocks hold at most kCompareBlock elements.
+inline constexpr std::int64_t kCompareBlock = 512;
+
+struct CompareTable {
+  // True only where every element of a equals its partner in b, and so none is NaN. Of one dtype.
+  std::array<bool (*)(const std::byte* a, const std::byte* b, std::int64_t count), kDTypeCount> equal;
+  // Elements as doubles; of complex types the components, 2 * count of them. int64 and uint64 are rounded.
+  std::array<void (*)(const std::byte* bytes, std::int64_t count, double* out), kDTypeCount> widen;
+  bool (*close)(const double* a, const double* b, std::int64_t count, Tolerance tolerance, bool equal_nan);
+  void (*absolute_error)(const double* a, const double* b, std::int64_t count, double* error);
+  BlockDiff (*measure)(const double* a, const double* b, const double* error, std::int64_t count, Tolerance tolerance);
+  // outside[i] = 1 where the pair is not within the tolerance; a pair that is not finite counts as outside.
+  void (*mark_outside)(const double* b, const double* error, std::int64_t count, Tolerance tolerance,
+                       std::uint8_t* outside);
+  // Steps between neighbouring numbers of the type, for real float types only (else null).
+  std::array<void (*)(const std::byte* a, const std::byte* b, std::int64_t count, std::uint64_t* ulps), kDTypeCount>
+      ulps;
+};
+
+const CompareTable& compare_table();
+
+}  // namespace tenscope::kernels
