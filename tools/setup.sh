@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 PACKAGES=(g++ cmake ninja-build ccache pkg-config git
-  libfmt-dev libsimdjson-dev libhwy-dev libxxhash-dev libcli11-dev libcpp-httplib-dev zlib1g-dev libhdf5-dev
+  libfmt-dev libsimdjson-dev libhwy-dev libxxhash-dev libcli11-dev libcpp-httplib-dev libdeflate-dev zlib1g-dev libhdf5-dev
   libgtest-dev libbenchmark-dev graphviz)
 BUILD_REQUIREMENTS=("scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.24" ninja)
 TEST_REQUIREMENTS=(numpy pytest pytest-timeout pytest-xdist hypothesis coverage pysnooper ml_dtypes)

@@ -84,10 +84,12 @@ struct Tuple {
   std::vector<Value> items;
 };
 
-// Keys of any kind, in order; one entry per key.
+// Keys of any kind, in order. Writers of dicts give a key once; readers do not check it.
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
   bool is_ordered_dict = false;  // collections.OrderedDict, as a state_dict is
+  std::shared_ptr<const Value>
+      attributes;  // a dict of what is set on an OrderedDict (_metadata of a state_dict), or null
 
   const Value* find(std::string_view key) const noexcept;  // null where there is none
 };
