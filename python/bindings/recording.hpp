@@ -6,11 +6,14 @@
 
 namespace tenscope::python {
 
-// Records any Python object under info.name: tensors and arrays by their bytes, numbers, text and None inline, and nests
-// (dict, list, tuple, namedtuple, dataclass, cycles and huge ones bounded) flattened into dotted names. The one door through
-// which every Python probe records. Needs the GIL; never leaves a Python error set unless the run is strict.
-// Returns the number of events written.
+// Records any Python object under info.name: tensors and arrays by their bytes, numbers, text and None inline, and
+// nests (dict, list, tuple, namedtuple, dataclass, cycles and huge ones bounded) flattened into dotted names. The one
+// door through which every Python probe records. Needs the GIL; never leaves a Python error set unless the run is
+// strict. Returns the number of events written.
 int record_object(Run& run, const EventInfo& info, PyObject* object, Values values = Values::Full);
+
+// Records an event with a value that is no Python object, or with none (monostate): enter, exit, notes. Same promises.
+int record_value(Run& run, const EventInfo& info, const EventValue& value);
 
 // The process-wide run that tenscope.init() opened, or null. Borrowed.
 Run* current_run() noexcept;

@@ -324,6 +324,11 @@ bool is_tensor_like(PyObject* object) noexcept {
   return numpy && (is_instance(object, numpy->array) || is_instance(object, numpy->scalar));
 }
 
+bool is_numpy_scalar(PyObject* object) noexcept {
+  const Numpy* numpy = Numpy::get();
+  return numpy && is_instance(object, numpy->scalar);
+}
+
 BorrowedTensor::~BorrowedTensor() { release(); }
 
 void BorrowedTensor::release() noexcept {

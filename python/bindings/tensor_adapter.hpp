@@ -52,5 +52,6 @@ class BorrowedTensor {
 
 // True for torch.Tensor (and subclasses), numpy.ndarray and NumPy scalars; cheap, cached by type.
 bool is_tensor_like(PyObject* object) noexcept;
+bool is_numpy_scalar(PyObject* object) noexcept;
 
 }  // namespace tenscope::python

@@ -1,6 +1,6 @@
 """What tenscope raises: Error and, for each kind of failure, a subclass that is also the fitting built-in exception."""
 
-__all__ = ["CorruptError", "Error", "IoError", "NotFoundError", "UnsupportedError", "UsageError", "VersionError"]
+__all__ = ["CorruptError", "Error", "IoError", "NotFoundError", "RecordingWarning", "UnsupportedError", "UsageError", "VersionError"]
 
 
 class Error(Exception):
@@ -44,6 +44,12 @@ class UsageError(Error, ValueError):
 
 class UnsupportedError(Error, TypeError):
     """A type or feature that tenscope does not handle."""
+
+    __module__ = "tenscope"
+
+
+class RecordingWarning(RuntimeWarning):
+    """Something was not recorded; the program goes on. TENSCOPE_STRICT=1 raises instead."""
 
     __module__ = "tenscope"
 

@@ -1,0 +1,267 @@
+// Overview: the recording side of the Python API. `record` is called often and mostly with two arguments, so it is a
+// plain C function (METH_FASTCALL) rather than one of nanobind: its first statement is the check whether anything
+// records at all.
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings/call_site.hpp"
+#include "bindings/live_run.hpp"
+#include "bindings/module.hpp"
+#include "bindings/recording.hpp"
+
+namespace tenscope::python {
+namespace {
+
+using namespace nb::literals;
+
+struct RunObject {
+  std::shared_ptr<LiveRun> live;
+};
+
+// The arguments of one record call; text is borrowed from the caller's objects.
+struct Arguments {
+  EventInfo info;
+  PyObject* object = nullptr;
+  Values values = Values::Full;
+  bool has_site = false;
+  std::string name;  // where it had to be made
+  std::string meta;
+};
+
+bool set_error(PyObject* type, const std::string& message) {
+  PyErr_SetString(type, message.c_str());
+  return false;
+}
+
+bool take_text(PyObject* object, std::string_view& out) {
+  if (object == Py_None) return true;
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &size) : nullptr;
+  if (!text) return PyErr_Occurred() ? false : set_error(PyExc_TypeError, "record: a field must be text");
+  out = {text, static_cast<std::size_t>(size)};
+  return true;
+}
+
+bool take_integer(PyObject* object, std::int64_t& out) {
+  if (object == Py_None) return true;
+  out = PyLong_AsLongLong(object);
+  return !(out == -1 && PyErr_Occurred());
+}
+
+bool take_name(PyObject* object, Arguments& arguments) {
+  if (PyUnicode_Check(object)) {
+    if (take_text(object, arguments.info.name)) return true;
+    PyErr_Clear();  // lone surrogates
+  }
+  PyObject* text = PyObject_Str(object);
+  PyObject* bytes = text ? PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace") : nullptr;
+  Py_XDECREF(text);
+  if (!bytes) return false;
+  arguments.name.assign(PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
+  arguments.info.name = arguments.name;
+  Py_DECREF(bytes);
+  return true;
+}
+
+// Text of a JSON object as it is, or a dict.
+bool take_meta(PyObject* object, Arguments& arguments) {
+  if (object == Py_None || PyUnicode_Check(object)) return take_text(object, arguments.info.meta);
+  PyObject* json = PyImport_ImportModule("json");
+  PyObject* text = json ? PyObject_CallMethod(json, "dumps", "O", object) : nullptr;
+  Py_XDECREF(json);
+  const char* utf8 = text ? PyUnicode_AsUTF8(text) : nullptr;
+  if (utf8) arguments.meta = utf8;
+  Py_XDECREF(text);
+  arguments.info.meta = arguments.meta;
+  return utf8 != nullptr;
+}
+
+bool take_kind(PyObject* object, EventKind& out) {
+  std::string_view text;
+  if (!take_text(object, text)) return false;
+  if (text.empty()) return true;
+  auto kind = parse_event_kind(text);
+  if (!kind) return set_error(PyExc_ValueError, "record: no such kind of event: " + std::string(text));
+  out = *kind;
+  return true;
+}
+
+bool take_values(PyObject* object, Values& out) {
+  std::string_view text;
+  if (!take_text(object, text)) return false;
+  if (text == "stats") out = Values::Stats;
+  if (text == "stats" || text == "full" || text.empty()) return true;
+  return set_error(PyExc_ValueError, "record: values must be \"full\" or \"stats\", not " + std::string(text));
+}
+
+bool take_keyword(std::string_view keyword, PyObject* value, Arguments& arguments) {
+  EventInfo& info = arguments.info;
+  if (keyword == "kind") return take_kind(value, info.kind);
+  if (keyword == "step") return take_integer(value, info.step);
+  if (keyword == "call") return take_integer(value, info.call);
+  if (keyword == "site") return arguments.has_site = true, take_text(value, info.site);
+  if (keyword == "scope") return take_text(value, info.scope);
+  if (keyword == "io") return take_text(value, info.io);
+  if (keyword == "phase") return take_text(value, info.phase);
+  if (keyword == "root") return take_text(value, info.root);
+  if (keyword == "cls") return take_text(value, info.cls);
+  if (keyword == "task") return take_text(value, info.task);
+  if (keyword == "meta") return take_meta(value, arguments);
+  if (keyword == "values") return take_values(value, arguments.values);
+  if (keyword == "value") return arguments.object = value, true;
+  if (keyword == "name") return take_name(value, arguments);
+  return set_error(PyExc_TypeError, "record() got an unexpected keyword argument '" + std::string(keyword) + "'");
+}
+
+bool parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords, Arguments& arguments) {
+  if (count > 2) return set_error(PyExc_TypeError, "record() takes a name and a value, all else by keyword");
+  if (count > 0 && !take_name(args[0], arguments)) return false;
+  if (count > 1) arguments.object = args[1];
+  Py_ssize_t keyword_count = keywords ? PyTuple_GET_SIZE(keywords) : 0;
+  for (Py_ssize_t i = 0; i < keyword_count; ++i) {
+    std::string_view keyword;
+    if (!take_text(PyTuple_GET_ITEM(keywords, i), keyword)) return false;
+    if (!take_keyword(keyword, args[count + i], arguments)) return false;
+  }
+  if (!arguments.object && arguments.info.kind == EventKind::Value)
+    return set_error(PyExc_TypeError, "record() needs a name and a value");
+  return true;
+}
+
+PyObject* record_into(Run& run, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  Arguments arguments;
+  if (!parse(args, count, keywords, arguments)) return nullptr;
+  CallSite site;
+  if (!arguments.has_site) arguments.info.site = site;
+  int events = arguments.object ? record_object(run, arguments.info, arguments.object, arguments.values)
+                                : record_value(run, arguments.info, EventValue());
+  if (events < 0) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* record_current(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  Run* run = current_run();
+  if (!run || !run->enabled()) Py_RETURN_NONE;
+  return record_into(*run, args, count, keywords);
+}
+
+PyObject* record_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  auto& live = nb::inst_ptr<RunObject>(self)->live;
+  if (!live || !live->run.enabled()) Py_RETURN_NONE;
+  return record_into(live->run, args, count, keywords);
+}
+
+constexpr const char* kRecordDoc =
+    "record(name, value, *, kind=None, step=None, call=None, site=None, scope=None, io=None, phase=None, root=None,\n"
+    "       cls=None, task=None, meta=None, values='full')\n--\n\n"
+    "Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled.";
+
+PyMethodDef record_current_def = {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(record_current)),
+                                  METH_FASTCALL | METH_KEYWORDS, kRecordDoc};
+PyMethodDef record_method_def = {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(record_method)),
+                                 METH_FASTCALL | METH_KEYWORDS, kRecordDoc};
+
+Durability parse_durability(const std::string& text) {
+  if (text == "process") return Durability::Process;
+  if (text == "disk") return Durability::Disk;
+  throw Error(ErrorCode::InvalidArgument, "durability must be \"process\" or \"disk\", not " + text);
+}
+
+Keep parse_keep(const std::string& text) {
+  if (text == "first") return Keep::First;
+  if (text == "last") return Keep::Last;
+  throw Error(ErrorCode::InvalidArgument, "keep must be \"first\" or \"last\", not " + text);
+}
+
+// Calls into the run without the GIL, then lets its warnings out.
+template <class Call>
+auto without_gil(const std::shared_ptr<LiveRun>& live, Call call) {
+  struct Warnings {
+    ~Warnings() { issue_warnings(); }
+  } warnings;
+  auto keep = live;
+  GilRelease release;
+  return call(keep->run);
+}
+
+std::int64_t step(const std::shared_ptr<LiveRun>& live, std::optional<std::int64_t> number) {
+  return without_gil(live, [&](Run& run) {
+    if (!number) return run.step();
+    run.step(*number);
+    return *number;
+  });
+}
+
+}  // namespace
+}  // namespace tenscope::python
+
+void init_run(nb::module_& m) {
+  using namespace tenscope;
+  using namespace tenscope::python;
+
+  auto run = nb::class_<RunObject>(m, "Run", "A recording; see tenscope.Run.");
+  run.def(
+         "__init__",
+         [](RunObject* self, const std::filesystem::path& base, std::string name, int rank, int world_size,
+            const std::string& durability, std::uint64_t max_bytes, const std::string& keep,
+            std::uint64_t segment_bytes, bool strict) {
+           RunOptions options{.name = std::move(name),
+                              .rank = rank,
+                              .world_size = world_size,
+                              .durability = parse_durability(durability),
+                              .max_bytes = max_bytes,
+                              .keep = parse_keep(keep),
+                              .strict = strict};
+           if (segment_bytes) options.segment_bytes = segment_bytes;
+           new (self) RunObject{open_run(base, std::move(options))};
+           issue_warnings();
+         },
+         "base"_a, nb::kw_only(), "name"_a = "", "rank"_a = 0, "world_size"_a = 1, "durability"_a = "process",
+         "max_bytes"_a = 0, "keep"_a = "first", "segment_bytes"_a = 0, "strict"_a = false)
+      .def(
+          "step", [](RunObject& self, std::optional<std::int64_t> number) { return step(self.live, number); },
+          "number"_a = nb::none(), "Begins the next step, or the one of that number, and returns its number.")
+      .def("enable", [](RunObject& self) { self.live->run.enable(); })
+      .def("disable", [](RunObject& self) { self.live->run.disable(); })
+      .def("flush", [](RunObject& self) { without_gil(self.live, [](Run& run) { run.flush(); }); })
+      .def(
+          "close", [](RunObject& self) { without_gil(self.live, [](Run& run) { run.close(); }); },
+          "Seals the open segments and ends the journal. May be called again.")
+      .def_prop_ro("enabled", [](RunObject& self) { return self.live->run.enabled(); })
+      .def_prop_ro("current_step", [](RunObject& self) { return self.live->run.current_step(); })
+      .def_prop_ro(
+          "path", [](RunObject& self) { return self.live->run.path(); }, "The run's folder.")
+      .def_prop_ro(
+          "writer_path", [](RunObject& self) { return self.live->run.writer_path(); }, "This process' folder in it.")
+      .def_prop_ro(
+          "dropped", [](RunObject& self) { return self.live->run.dropped() + self.live->dropped.load(); },
+          "How many events were lost.")
+      .def_prop_ro("strict", [](RunObject& self) { return self.live->strict; });
+  PyObject* method = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(run.ptr()), &record_method_def);
+  run.attr("record") = nb::steal(method);
+
+  m.attr("record") = nb::steal(PyCFunction_NewEx(&record_current_def, nullptr, nullptr));
+  m.def("set_current", [](RunObject* run) { set_current_run(run ? run->live : nullptr); }, "run"_a.none());
+  m.def(
+      "step",
+      [](std::optional<std::int64_t> number) -> std::optional<std::int64_t> {
+        auto live = share_current_run();
+        if (!live) return std::nullopt;
+        return step(live, number);
+      },
+      "number"_a = nb::none(),
+      "Begins the next step of the current run, or the one of that number, and returns its number.");
+  m.def(
+      "enable",
+      [] {
+        if (Run* run = current_run()) run->enable();
+      },
+      "Goes on recording into the current run.");
+  m.def(
+      "disable",
+      [] {
+        if (Run* run = current_run()) run->disable();
+      },
+      "Stops recording until enable().");
+}

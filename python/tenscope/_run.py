@@ -1,0 +1,182 @@
+"""Recording: a Run, the process-wide one that `init` opens, and its end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from tenscope import _core, _ranks
+from tenscope._errors import Error, IoError, RecordingWarning
+
+# Called with every run that this process opens, in order. What one of them raises is warned of and goes no further.
+on_open: list[Callable[[Run], None]] = []
+
+_open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+_current: Run | None = None
+_opened = 0
+
+
+class Run(_core.Run):
+    """A recording into `base/<timestamp>/` (or `base/<name>/`). As a context manager it is the current run while inside.
+
+    name           the folder below `base`; ranks that give the same name record into one run
+    durability     "process": what was recorded survives the death of the process; "disk": a power cut too
+    max_bytes      a budget for this process' files; 0 for none
+    keep           past the budget: "first" stops keeping tensors' bytes, "last" drops the oldest segments
+    segment_bytes  size of one file of tensors; 0 for the default
+    strict         raise what goes wrong while recording, instead of one warning and a count (also TENSCOPE_STRICT=1)
+    rank, world_size   found by themselves unless given
+    """
+
+    def __init__(
+        self,
+        base: str | os.PathLike[str] = "runs",
+        *,
+        name: str = "",
+        durability: str = "process",
+        max_bytes: int = 0,
+        keep: str = "first",
+        segment_bytes: int = 0,
+        strict: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        global _opened
+        place = _ranks.place(base, name, _opened)
+        self.rank = place.rank if rank is None else rank
+        self.world_size = place.world_size if world_size is None else world_size
+        self._closed = False
+        self._previous: list[Run | None] = []
+        super().__init__(
+            place.base,
+            name=place.name,
+            rank=self.rank,
+            world_size=max(self.world_size, self.rank + 1),
+            durability=durability,
+            max_bytes=max_bytes,
+            keep=keep,
+            segment_bytes=segment_bytes,
+            strict=strict,
+        )
+        _opened += 1
+        _open_runs.add(self)
+        _close_when_killed()
+        for hook in list(on_open):
+            try:
+                hook(self)
+            except Exception as error:
+                if self.strict:
+                    raise
+                warnings.warn(f"{type(error).__name__}: {error}", RecordingWarning, stacklevel=2)
+
+    def close(self) -> None:
+        """Seals the files. May be called again; what is recorded afterwards is ignored."""
+        super().close()
+        self._closed = True
+        _open_runs.discard(self)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __enter__(self) -> Run:
+        self._previous.append(current())
+        _set_current(self)
+        return self
+
+    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
+        if exc is not None:
+            self.record("exception", f"{type(exc).__name__}: {exc}", kind="note")
+        self.close()
+        _set_current(self._previous.pop())
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "recording" if self.enabled else "disabled"
+        lost = f", {self.dropped} dropped" if self.dropped else ""
+        return f"<tenscope.Run {self.path} rank {self.rank} of {self.world_size}, step {self.current_step}, {state}{lost}>"
+
+
+def init(base: str | os.PathLike[str] = "runs", **options: Any) -> Run | None:
+    """Opens the process-wide run: from now on `record` and all probes write to it. Options as of Run.
+
+    A run that was current is closed. A folder that cannot be written is warned of and gives None: the program goes on.
+    """
+    close()
+    try:
+        run = Run(base, **options)
+    except IoError as error:
+        if options.get("strict") or os.environ.get("TENSCOPE_STRICT", "0") not in ("", "0"):
+            raise
+        warnings.warn(f"nothing is recorded: {error}", RecordingWarning, stacklevel=2)
+        return None
+    _set_current(run)
+    return run
+
+
+def current() -> Run | None:
+    """The process-wide run, or None."""
+    return _current
+
+
+def close() -> None:
+    """Closes the current run, if there is one."""
+    run = current()
+    if run is not None:
+        _set_current(None)
+        run.close()
+
+
+def _set_current(run: Run | None) -> None:
+    global _current
+    _current = None if run is None or run.closed else run
+    _core.set_current(_current)
+
+
+# The end of the process. What was recorded is safe whatever happens; closing in order only makes the folder tidy.
+
+
+def _close_all() -> None:
+    _set_current(None)
+    for run in list(_open_runs):
+        with contextlib.suppress(Error):
+            run.close()
+
+
+atexit.register(_close_all)
+
+
+def _close_in_worker(_: Any) -> None:
+    # A process of multiprocessing ends without atexit; its own finalizers do run.
+    from multiprocessing.util import Finalize
+
+    Finalize(None, _close_all, exitpriority=0)
+
+
+_watching_workers = False
+_anchor = type("Anchor", (), {})()
+
+
+def _close_when_killed() -> None:
+    """SIGTERM's default ends a process at once; where nobody else handles it, runs are closed first."""
+    global _watching_workers
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and not _watching_workers:
+        util.register_after_fork(_anchor, _close_in_worker)
+        _watching_workers = True
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        with contextlib.suppress(ValueError):  # not the main interpreter
+            signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, frame: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _close_all()
+    os.kill(os.getpid(), number)
