@@ -9,6 +9,7 @@ namespace nb = nanobind;
 // One init_x per file of bindings/ and tracer/; each only converts types and hands on to the core.
 void init_errors(nb::module_& m);
 void init_run(nb::module_& m);
+void init_reader(nb::module_& m);
 void init_probe(nb::module_& m);
 
 // Sets the Python exception for an error of the core. nanobind's functions need not call it: they translate by themselves.

@@ -1,0 +1,177 @@
+#include "tenscope/reader.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/live_run.hpp"
+#include "bindings/module.hpp"
+
+namespace tenscope::python {
+namespace {
+
+using namespace nb::literals;
+
+nb::object python_int(const std::string& digits) {
+  return nb::steal(PyLong_FromString(digits.c_str(), nullptr, 10));
+}
+
+nb::object tuple_of(const std::vector<std::int64_t>& shape) {
+  nb::list items;
+  for (auto size : shape) items.append(size);
+  return nb::tuple(items);
+}
+
+// Tensors are not given here: Event.tensor tells of them, Reader.bytes gives their bytes.
+nb::object python_value(const EventValue& value) {
+  if (auto* truth = std::get_if<bool>(&value)) return nb::bool_(*truth);
+  if (auto* integer = std::get_if<std::int64_t>(&value)) return nb::int_(*integer);
+  if (auto* number = std::get_if<double>(&value)) return nb::float_(*number);
+  if (auto* big = std::get_if<BigInt>(&value)) return python_int(big->digits);
+  if (auto* text = std::get_if<std::string>(&value)) return nb::str(text->data(), text->size());
+  return nb::none();
+}
+
+bool has_value(const Event& event) {
+  return !std::holds_alternative<std::monostate>(event.value) && !std::holds_alternative<TensorRecord>(event.value);
+}
+
+// Integers come back exact.
+nb::object extreme(const TensorRecord& tensor, double value, std::int64_t exact) {
+  DTypeKind kind = kind_of(tensor.dtype);
+  if (tensor.stats.count == 0 || (kind != DTypeKind::SignedInt && kind != DTypeKind::UnsignedInt)) return nb::float_(value);
+  if (tensor.dtype == DType::I64) return nb::int_(exact);
+  if (tensor.dtype == DType::U64) return nb::int_(static_cast<std::uint64_t>(exact));
+  return nb::int_(static_cast<std::int64_t>(value));
+}
+
+nb::dict stats_of(const TensorRecord& tensor) {
+  const Stats& stats = tensor.stats;
+  nb::dict out;
+  out["count"] = stats.count;
+  out["min"] = extreme(tensor, stats.min, stats.exact_min);
+  out["max"] = extreme(tensor, stats.max, stats.exact_max);
+  out["mean"] = stats.mean;
+  out["std"] = stats.std;
+  out["l2"] = stats.l2;
+  out["abs_max"] = stats.abs_max;
+  out["nan"] = stats.nan;
+  out["pos_inf"] = stats.pos_inf;
+  out["neg_inf"] = stats.neg_inf;
+  out["zero"] = stats.zero;
+  out["subnormal"] = stats.subnormal;
+  return out;
+}
+
+// The bytes of a tensor in C order as a read-only array over the mapping, which the array keeps.
+nb::object tensor_bytes(const Reader& reader, EventId id) {
+  using Bytes = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
+  TensorData data = reader.tensor(id);
+  if (!is_c_order(data.view)) throw Error(ErrorCode::Unsupported, "the stored tensor is not in C order");
+  static const std::uint8_t nothing = 0;
+  std::size_t size = size_bytes(data.view);
+  const auto* bytes = size ? static_cast<const std::uint8_t*>(data.view.data) : &nothing;
+  auto* owner = new std::shared_ptr<const void>(std::move(data.owner));
+  nb::capsule keep(owner, [](void* pointer) noexcept { delete static_cast<std::shared_ptr<const void>*>(pointer); });
+  return nb::cast(Bytes(bytes, {size}, keep));
+}
+
+std::optional<EventKind> kind_named(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  auto kind = parse_event_kind(*name);
+  if (!kind) throw Error(ErrorCode::InvalidArgument, "no such kind of event: " + *name);
+  return kind;
+}
+
+void bind_values(nb::module_& m) {
+  nb::class_<TensorRecord>(m, "TensorRecord", "What an event tells of a tensor.")
+      .def_prop_ro("dtype", [](const TensorRecord& t) { return to_string(t.dtype); })
+      .def_prop_ro("shape", [](const TensorRecord& t) { return tuple_of(t.shape); })
+      .def_ro("device", &TensorRecord::device)
+      .def_prop_ro("fingerprint", [](const TensorRecord& t) { return t.fingerprint.hex(); })
+      .def_prop_ro("stats", &stats_of)
+      .def_prop_ro("segment", [](const TensorRecord& t) { return t.blob ? std::optional(t.blob->segment) : std::nullopt; })
+      .def_prop_ro("offset", [](const TensorRecord& t) { return t.blob ? std::optional(t.blob->offset) : std::nullopt; });
+
+  nb::class_<Event>(m, "EventRecord", "One event as the journal has it.")
+      .def_ro("seq", &Event::seq)
+      .def_ro("time_ns", &Event::time_ns)
+      .def_ro("thread", &Event::thread)
+      .def_prop_ro("kind", [](const Event& e) { return to_string(e.kind); })
+      .def_ro("name", &Event::name)
+      .def_ro("step", &Event::step)
+      .def_ro("call", &Event::call)
+      .def_ro("site", &Event::site)
+      .def_ro("scope", &Event::scope)
+      .def_ro("io", &Event::io)
+      .def_ro("phase", &Event::phase)
+      .def_ro("root", &Event::root)
+      .def_ro("cls", &Event::cls)
+      .def_ro("task", &Event::task)
+      .def_ro("meta", &Event::meta)
+      .def_prop_ro("has_value", &has_value)
+      .def_prop_ro("value", [](const Event& e) { return python_value(e.value); })
+      .def_prop_ro("tensor", [](const Event& e) -> const TensorRecord* { return std::get_if<TensorRecord>(&e.value); },
+                   nb::rv_policy::reference_internal);
+
+  nb::class_<Problem>(m, "Problem", "Damage or a gap found while reading.")
+      .def_ro("file", &Problem::file)
+      .def_ro("offset", &Problem::offset)
+      .def_ro("reason", &Problem::reason)
+      .def("__repr__", [](const Problem& p) {
+        return "<Problem: " + p.reason + ", at byte " + std::to_string(p.offset) + " of " + p.file.string() + ">";
+      });
+
+  nb::class_<WriterInfo>(m, "WriterInfo", "One folder of a run: who wrote it and how it ended.")
+      .def_ro("folder", &WriterInfo::folder)
+      .def_ro("rank", &WriterInfo::rank)
+      .def_ro("closed", &WriterInfo::closed)
+      .def_ro("event_count", &WriterInfo::event_count);
+}
+
+}  // namespace
+}  // namespace tenscope::python
+
+void init_reader(nb::module_& m) {
+  using namespace tenscope;
+  using namespace tenscope::python;
+  bind_values(m);
+
+  nb::class_<Reader>(m, "Reader", "The journals of a run and its mapped tensors; see tenscope.open.")
+      .def("__init__",
+           [](Reader* self, const std::filesystem::path& path) {
+             GilRelease release;
+             new (self) Reader(path);
+           },
+           "path"_a)
+      .def_prop_ro("path", &Reader::path)
+      .def_prop_ro("run_json", &Reader::run_json)
+      .def_prop_ro("writers", [](const Reader& r) { return std::vector(r.writers().begin(), r.writers().end()); })
+      .def_prop_ro("problems", [](const Reader& r) { return std::vector(r.problems().begin(), r.problems().end()); })
+      .def("__len__", &Reader::event_count)
+      .def("event", &Reader::event, "id"_a)
+      .def("kind", [](const Reader& r, EventId id) { return to_string(r.kind(id)); }, "id"_a)
+      .def("name", &Reader::name, "id"_a)
+      .def("step", &Reader::step, "id"_a)
+      .def("call", &Reader::call, "id"_a)
+      .def("writer", &Reader::writer_index, "id"_a)
+      .def("is_tensor", &Reader::is_tensor, "id"_a)
+      .def("find",
+           [](const Reader& r, std::string name, std::optional<std::int64_t> step, std::optional<std::int64_t> call,
+              std::optional<int> rank, const std::optional<std::string>& kind) {
+             return r.find(Query{std::move(name), step, call, rank, kind_named(kind)});
+           },
+           "name"_a = "", "step"_a = nb::none(), "call"_a = nb::none(), "rank"_a = nb::none(), "kind"_a = nb::none())
+      .def("names", &Reader::names)
+      .def("steps", &Reader::steps, "name"_a = "")
+      .def("bytes", &tensor_bytes, "id"_a, "A tensor's bytes, zero-copy and read-only.");
+
+  m.def("list_runs", &list_runs, "folder"_a, "All runs below a folder, oldest first.");
+  m.def("verify", &verify, "run"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Checks every checksum and fingerprint of a run; returns the problems.");
+  m.def("repair", &repair, "run"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Seals what a crash left open; returns what it did.");
+}
