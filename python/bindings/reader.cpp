@@ -15,9 +15,7 @@ namespace {
 
 using namespace nb::literals;
 
-nb::object python_int(const std::string& digits) {
-  return nb::steal(PyLong_FromString(digits.c_str(), nullptr, 10));
-}
+nb::object python_int(const std::string& digits) { return nb::steal(PyLong_FromString(digits.c_str(), nullptr, 10)); }
 
 nb::object tuple_of(const std::vector<std::int64_t>& shape) {
   nb::list items;
@@ -42,7 +40,8 @@ bool has_value(const Event& event) {
 // Integers come back exact.
 nb::object extreme(const TensorRecord& tensor, double value, std::int64_t exact) {
   DTypeKind kind = kind_of(tensor.dtype);
-  if (tensor.stats.count == 0 || (kind != DTypeKind::SignedInt && kind != DTypeKind::UnsignedInt)) return nb::float_(value);
+  if (tensor.stats.count == 0 || (kind != DTypeKind::SignedInt && kind != DTypeKind::UnsignedInt))
+    return nb::float_(value);
   if (tensor.dtype == DType::I64) return nb::int_(exact);
   if (tensor.dtype == DType::U64) return nb::int_(static_cast<std::uint64_t>(exact));
   return nb::int_(static_cast<std::int64_t>(value));
@@ -93,8 +92,10 @@ void bind_values(nb::module_& m) {
       .def_ro("device", &TensorRecord::device)
       .def_prop_ro("fingerprint", [](const TensorRecord& t) { return t.fingerprint.hex(); })
       .def_prop_ro("stats", &stats_of)
-      .def_prop_ro("segment", [](const TensorRecord& t) { return t.blob ? std::optional(t.blob->segment) : std::nullopt; })
-      .def_prop_ro("offset", [](const TensorRecord& t) { return t.blob ? std::optional(t.blob->offset) : std::nullopt; });
+      .def_prop_ro("segment",
+                   [](const TensorRecord& t) { return t.blob ? std::optional(t.blob->segment) : std::nullopt; })
+      .def_prop_ro("offset",
+                   [](const TensorRecord& t) { return t.blob ? std::optional(t.blob->offset) : std::nullopt; });
 
   nb::class_<Event>(m, "EventRecord", "One event as the journal has it.")
       .def_ro("seq", &Event::seq)
@@ -114,8 +115,9 @@ void bind_values(nb::module_& m) {
       .def_ro("meta", &Event::meta)
       .def_prop_ro("has_value", &has_value)
       .def_prop_ro("value", [](const Event& e) { return python_value(e.value); })
-      .def_prop_ro("tensor", [](const Event& e) -> const TensorRecord* { return std::get_if<TensorRecord>(&e.value); },
-                   nb::rv_policy::reference_internal);
+      .def_prop_ro(
+          "tensor", [](const Event& e) -> const TensorRecord* { return std::get_if<TensorRecord>(&e.value); },
+          nb::rv_policy::reference_internal);
 
   nb::class_<Problem>(m, "Problem", "Damage or a gap found while reading.")
       .def_ro("file", &Problem::file)
@@ -141,37 +143,36 @@ void init_reader(nb::module_& m) {
   bind_values(m);
 
   nb::class_<Reader>(m, "Reader", "The journals of a run and its mapped tensors; see tenscope.open.")
-      .def("__init__",
-           [](Reader* self, const std::filesystem::path& path) {
-             GilRelease release;
-             new (self) Reader(path);
-           },
-           "path"_a)
+      .def(
+          "__init__",
+          [](Reader* self, const std::filesystem::path& path) {
+            GilRelease release;
+            new (self) Reader(path);
+          },
+          "path"_a)
       .def_prop_ro("path", &Reader::path)
       .def_prop_ro("run_json", &Reader::run_json)
       .def_prop_ro("writers", [](const Reader& r) { return std::vector(r.writers().begin(), r.writers().end()); })
       .def_prop_ro("problems", [](const Reader& r) { return std::vector(r.problems().begin(), r.problems().end()); })
       .def("__len__", &Reader::event_count)
       .def("event", &Reader::event, "id"_a)
-      .def("kind", [](const Reader& r, EventId id) { return to_string(r.kind(id)); }, "id"_a)
+      .def(
+          "kind", [](const Reader& r, EventId id) { return to_string(r.kind(id)); }, "id"_a)
       .def("name", &Reader::name, "id"_a)
       .def("step", &Reader::step, "id"_a)
       .def("call", &Reader::call, "id"_a)
       .def("writer", &Reader::writer_index, "id"_a)
       .def("is_tensor", &Reader::is_tensor, "id"_a)
-      .def("find",
-           [](const Reader& r, std::string name, std::optional<std::int64_t> step, std::optional<std::int64_t> call,
-              std::optional<int> rank, const std::optional<std::string>& kind) {
-             return r.find(Query{std::move(name), step, call, rank, kind_named(kind)});
-           },
-           "name"_a = "", "step"_a = nb::none(), "call"_a = nb::none(), "rank"_a = nb::none(), "kind"_a = nb::none())
+      .def(
+          "find",
+          [](const Reader& r, std::string name, std::optional<std::int64_t> step, std::optional<std::int64_t> call,
+             std::optional<int> rank, const std::optional<std::string>& kind) {
+            return r.find(Query{std::move(name), step, call, rank, kind_named(kind)});
+          },
+          "name"_a = "", "step"_a = nb::none(), "call"_a = nb::none(), "rank"_a = nb::none(), "kind"_a = nb::none())
       .def("names", &Reader::names)
       .def("steps", &Reader::steps, "name"_a = "")
       .def("bytes", &tensor_bytes, "id"_a, "A tensor's bytes, zero-copy and read-only.");
 
   m.def("list_runs", &list_runs, "folder"_a, "All runs below a folder, oldest first.");
-  m.def("verify", &verify, "run"_a, nb::call_guard<nb::gil_scoped_release>(),
-        "Checks every checksum and fingerprint of a run; returns the problems.");
-  m.def("repair", &repair, "run"_a, nb::call_guard<nb::gil_scoped_release>(),
-        "Seals what a crash left open; returns what it did.");
 }

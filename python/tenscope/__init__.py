@@ -11,15 +11,21 @@ from tenscope._errors import (
     UsageError,
     VersionError,
 )
+from tenscope._reader import Event, Recording, Stats, open
 from tenscope._run import Run, close, current, init
+from tenscope._tensor import Tensor
 
 __all__ = [
     "CorruptError",
     "Error",
+    "Event",
     "IoError",
     "NotFoundError",
+    "Recording",
     "RecordingWarning",
     "Run",
+    "Stats",
+    "Tensor",
     "UnsupportedError",
     "UsageError",
     "VersionError",
@@ -28,6 +34,7 @@ __all__ = [
     "disable",
     "enable",
     "init",
+    "open",
     "record",
     "step",
 ]

@@ -1,0 +1,356 @@
+"""Reading a run back: `tenscope.open(path)` gives a Recording."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenscope import _core, _show
+from tenscope._errors import NotFoundError, UsageError
+from tenscope._tensor import Tensor, from_bytes
+
+
+def open(path: str | os.PathLike[str] = "runs") -> Recording:
+    """Opens a run's folder, or the newest run in a folder of runs; finished, running or crashed."""
+    return Recording(_core.Reader(path))
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Of a tensor's elements, the finite ones for all but the counts. Exact for integers."""
+
+    count: int
+    min: float
+    max: float
+    mean: float
+    std: float
+    l2: float
+    abs_max: float
+    nan: int
+    pos_inf: int
+    neg_inf: int
+    zero: int
+    subnormal: int
+
+
+class Event:
+    """One event of a recording. Read when it is asked, so that many may be held."""
+
+    __slots__ = ("_cached", "_reader", "id")
+
+    def __init__(self, reader: _core.Reader, id: int) -> None:
+        self._reader = reader
+        self.id = id
+        self._cached: _core.EventRecord | None = None
+
+    @property
+    def _record(self) -> _core.EventRecord:
+        if self._cached is None:
+            self._cached = self._reader.event(self.id)
+        return self._cached
+
+    kind: str = property(lambda self: self._reader.kind(self.id), doc="value, enter, exit, change, step, note or dropped")
+    name: str = property(lambda self: self._reader.name(self.id))
+    step: int = property(lambda self: self._reader.step(self.id))
+    call: int = property(lambda self: self._reader.call(self.id), doc="which event of this name in its step, from 0")
+    is_tensor: bool = property(lambda self: self._reader.is_tensor(self.id))
+    writer: str = property(lambda self: self._writer.folder, doc="the folder of the process that wrote it")
+    rank: int = property(lambda self: self._writer.rank)
+    seq: int = property(lambda self: self._record.seq)
+    time_ns: int = property(lambda self: self._record.time_ns)
+    thread: int = property(lambda self: self._record.thread)
+    site: str = property(lambda self: self._record.site, doc="file.py:12")
+    scope: str = property(lambda self: self._record.scope)
+    io: str = property(lambda self: self._record.io)
+    phase: str = property(lambda self: self._record.phase)
+    root: str = property(lambda self: self._record.root)
+    cls: str = property(lambda self: self._record.cls)
+    task: str = property(lambda self: self._record.task)
+
+    @property
+    def _writer(self) -> _core.WriterInfo:
+        return self._reader.writers[self._reader.writer(self.id)]
+
+    @property
+    def time(self) -> datetime:
+        return datetime.fromtimestamp(self.time_ns / 1e9, timezone.utc)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return json.loads(self._record.meta) if self._record.meta else {}
+
+    @property
+    def value(self) -> Any:
+        """A Tensor, or the number, text or None that was recorded. An empty dict, list or tuple comes back as such."""
+        if self.is_tensor:
+            return self.tensor()
+        if not self._record.has_value:
+            return {"dict": {}, "list": [], "tuple": ()}.get(self.meta.get("empty", ""))
+        return self._record.value
+
+    def tensor(self) -> Tensor:
+        tensor = self._tensor_record
+        return from_bytes(self._reader.bytes(self.id), tensor.dtype, tensor.shape)
+
+    def torch(self) -> Any:
+        return self.tensor().torch()
+
+    @property
+    def _tensor_record(self) -> _core.TensorRecord:
+        tensor = self._record.tensor
+        if tensor is None:
+            raise UsageError(f"no tensor: {self!r}")
+        return tensor
+
+    @property
+    def dtype(self) -> str | None:
+        return self._record.tensor.dtype if self.is_tensor else None
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        return self._record.tensor.shape if self.is_tensor else None
+
+    @property
+    def device(self) -> str | None:
+        return (self._record.tensor.device or "cpu") if self.is_tensor else None
+
+    @property
+    def fingerprint(self) -> str | None:
+        return self._record.tensor.fingerprint if self.is_tensor else None
+
+    @property
+    def stats(self) -> Stats | None:
+        return Stats(**self._record.tensor.stats) if self.is_tensor else None
+
+    @property
+    def stored(self) -> bool:
+        """Whether its bytes were kept; else there are statistics only."""
+        return self.is_tensor and self._record.tensor.segment is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Event) and self._reader is other._reader and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash((id(self._reader), self.id))
+
+    def __repr__(self) -> str:
+        return f"<{_show.event_line(self)}>"
+
+
+class Recording:
+    """A run that was read. `run["name", step, call]` gives a value; fewer indices the latest one.
+
+    Steps count from 0; a negative step counts from the last one back, and a slice of steps gives them stacked. Where several
+    ranks recorded a name the lowest answers: `run.rank(2)["name"]` asks another. A name that stands for a nest
+    (`out` for `out.logits` and `out.cache.0`) gives it rebuilt of dicts and lists.
+    """
+
+    def __init__(self, reader: _core.Reader, rank: int | None = None) -> None:
+        self._reader = reader
+        self._rank = rank
+
+    # What there is.
+
+    @property
+    def path(self) -> Path:
+        return self._reader.path
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """What run.json says: start, host, command."""
+        return json.loads(self._reader.run_json or "{}")
+
+    @property
+    def writers(self) -> list[_core.WriterInfo]:
+        return [w for w in self._reader.writers if self._rank in (None, w.rank)]
+
+    @property
+    def ranks(self) -> list[int]:
+        return sorted({writer.rank for writer in self.writers})
+
+    @property
+    def problems(self) -> list[_core.Problem]:
+        """Damage found while reading; everything else is still read."""
+        return self._reader.problems
+
+    @property
+    def closed(self) -> bool:
+        """Whether every writer ended in order. False while it runs, and after a crash."""
+        return all(writer.closed for writer in self.writers)
+
+    def rank(self, rank: int) -> Recording:
+        """The same run as one rank saw it."""
+        if rank not in {writer.rank for writer in self._reader.writers}:
+            raise NotFoundError(f"no rank {rank}, there are {self.ranks}: {self.path}")
+        return Recording(self._reader, rank)
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """The names of values, in order of first appearance; * and ? match as in file names."""
+        if pattern == "*" and self._rank is None:
+            return self._reader.names()
+        found = dict.fromkeys(e.name for e in self.find(pattern) if e.kind in ("value", "change"))
+        return list(found)
+
+    def steps(self, name: str = "") -> list[int]:
+        """The steps of the run, or those that have this name."""
+        if self._rank is None:
+            return self._reader.steps(name)
+        return sorted({e.step for e in self.find(name or "*") if not name or e.name == name})
+
+    def __len__(self) -> int:
+        return len(self._reader) if self._rank is None else len(self._reader.find(rank=self._rank))
+
+    def __iter__(self) -> Iterator[Event]:
+        return self.events()
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self._candidates(name, None, None))
+
+    def events(
+        self, name: str = "", *, step: int | None = None, call: int | None = None, kind: str | None = None
+    ) -> Iterator[Event]:
+        """The events in order of writer and time; `name` is a glob."""
+        if self._rank is None and not name and step is None and call is None and kind is None:
+            return (Event(self._reader, id) for id in range(len(self._reader)))
+        ids = self._reader.find(name, step, call, self._rank, kind)
+        return (Event(self._reader, id) for id in ids)
+
+    def find(
+        self, name: str = "", *, step: int | None = None, call: int | None = None, kind: str | None = None
+    ) -> list[Event]:
+        """As events(), as a list."""
+        return list(self.events(name, step=step, call=call, kind=kind))
+
+    # One value.
+
+    def __getitem__(self, key: str | tuple) -> Any:
+        name, step, call = _split(key)
+        if isinstance(step, slice):
+            return self.stack(name, steps=self._sliced(name, step), call=call)
+        try:
+            return self.event(name, step, call).value
+        except NotFoundError:
+            nest = self._nest(name, step, call)
+            if nest is None:
+                raise
+            return nest
+
+    def event(self, name: str, step: int | None = None, call: int | None = None) -> Event:
+        """The event behind run[name, step, call]."""
+        found = self._candidates(name, self._absolute(name, step), call)
+        if not found:
+            raise NotFoundError(self._missing(name, step, call))
+        return found[-1]
+
+    def _absolute(self, name: str, step: int | None) -> int | None:
+        if step is None or step >= 0:
+            return step
+        steps = self.steps(name)
+        if len(steps) < -step:
+            raise NotFoundError(f"no step {step} of {name}, it has {len(steps)}: {self.path}")
+        return steps[step]
+
+    def _sliced(self, name: str, which: slice) -> list[int]:
+        steps = self.steps(name)
+        start, stop = (None if s is None else self._absolute(name, s) for s in (which.start, which.stop))
+        chosen = [s for s in steps if (start is None or s >= start) and (stop is None or s < stop)]
+        return chosen[:: which.step] if which.step else chosen
+
+    def _candidates(self, name: str, step: int | None, call: int | None) -> list[Event]:
+        """The values of exactly this name, by the first writer of the lowest rank that has any, oldest first."""
+        found = [
+            id
+            for id in self._reader.find(name, step, call, self._rank)
+            if self._reader.name(id) == name and self._reader.kind(id) in ("value", "change")
+        ]
+        if not found:
+            return []
+        writers = self._reader.writers
+        first = min((writers[w].rank, w) for w in {self._reader.writer(id) for id in found})[1]
+        events = [Event(self._reader, id) for id in found if self._reader.writer(id) == first]
+        return sorted(events, key=lambda e: (e.step, e.call)) if step is None else events
+
+    def _nest(self, name: str, step: int | None, call: int | None) -> Any:
+        """What lies below a dotted name, or None."""
+        prefix = name + "."
+        names = [n for n in self.names(f"{prefix}*") if n.startswith(prefix)]
+        step = max((e.step for n in names for e in self._candidates(n, None, call)), default=None) if step is None else step
+        leaves = {}
+        for full in names:
+            found = self._candidates(full, None if step is None else self._absolute(full, step), call)
+            if found:
+                leaves[full.removeprefix(prefix)] = found[-1]
+        return _nested(leaves) if leaves else None
+
+    def _missing(self, name: str, step: int | None, call: int | None) -> str:
+        if name in self:
+            steps = self.steps(name)
+            if step is not None and step not in steps:
+                return f"no step {step} of {name}, it has {_show.ranges(steps)}: {self.path}"
+            return f"no call {call} of {name} in step {step}: {self.path}"
+        close = difflib.get_close_matches(name, self.names(), n=3)
+        hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+        return f"no value named {name}{hint}: {self.path}"
+
+    # Many values.
+
+    def stack(self, name: str, *, steps: Iterable[int] | None = None, call: int | None = None) -> np.ndarray:
+        """A name's values over steps as one array: (steps, *shape), with several ranks (ranks, steps, *shape)."""
+        ranks = [rank for rank in self.ranks if self.rank(rank)._candidates(name, None, call)]
+        if not ranks:
+            raise NotFoundError(self._missing(name, None, call))
+        chosen = self.steps(name) if steps is None else list(steps)
+        rows = [[np.asarray(self.rank(rank)[name, step, call]) for step in chosen] for rank in ranks]
+        shapes = {value.shape for row in rows for value in row}
+        if len(shapes) > 1:
+            raise UsageError(f"cannot stack {name}: its shapes differ, {' and '.join(map(str, sorted(shapes)))}")
+        stacked = np.array(rows)
+        return stacked[0] if len(ranks) == 1 else stacked
+
+    def frame(self) -> Any:
+        """All events as a pandas DataFrame, a row each."""
+        return _show.frame(self)
+
+    def __repr__(self) -> str:
+        return _show.recording_text(self)
+
+    def _repr_html_(self) -> str:
+        return _show.recording_html(self)
+
+
+def _split(key: str | tuple) -> tuple[str, Any, int | None]:
+    parts = key if isinstance(key, tuple) else (key,)
+    if not 1 <= len(parts) <= 3 or not isinstance(parts[0], str):
+        raise UsageError("index a recording as run[name], run[name, step] or run[name, step, call]")
+    name, step, call = (*parts, None, None)[:3]
+    return name, step, call
+
+
+def _nested(leaves: dict[str, Event]) -> Any:
+    """Dicts of the dotted names, and lists where the keys are 0, 1, 2, ..."""
+    tree: dict[str, Any] = {}
+    for name, event in leaves.items():
+        *path, last = name.split(".")
+        node = tree
+        for part in path:
+            inner = node.setdefault(part, {})
+            node = inner if isinstance(inner, dict) else node
+        node[last] = event
+    return _listed(tree)
+
+
+def _listed(node: Any) -> Any:
+    if isinstance(node, Event):
+        return node.value
+    if list(node) == [str(i) for i in range(len(node))]:
+        return [_listed(inner) for inner in node.values()]
+    return {key: _listed(inner) for key, inner in node.items()}
