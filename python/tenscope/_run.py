@@ -6,15 +6,15 @@ import atexit
 import contextlib
 import os
 import signal
-import sys
 import threading
 import warnings
 import weakref
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from tenscope import _core, _ranks
-from tenscope._errors import Error, IoError, RecordingWarning
+from tenscope._errors import Error, RecordingWarning
 
 # Called with every run that this process opens, in order. What one of them raises is warned of and goes no further.
 on_open: list[Callable[[Run], None]] = []
@@ -68,6 +68,7 @@ class Run(_core.Run):
         )
         _opened += 1
         _open_runs.add(self)
+        _close_in_workers()
         _close_when_killed()
         for hook in list(on_open):
             try:
@@ -104,19 +105,13 @@ class Run(_core.Run):
         return f"<tenscope.Run {self.path} rank {self.rank} of {self.world_size}, step {self.current_step}, {state}{lost}>"
 
 
-def init(base: str | os.PathLike[str] = "runs", **options: Any) -> Run | None:
+def init(base: str | os.PathLike[str] = "runs", **options: Any) -> Run:
     """Opens the process-wide run: from now on `record` and all probes write to it. Options as of Run.
 
-    A run that was current is closed. A folder that cannot be written is warned of and gives None: the program goes on.
+    A run that was current is closed. A folder that cannot be written is warned of, and nothing is recorded.
     """
     close()
-    try:
-        run = Run(base, **options)
-    except IoError as error:
-        if options.get("strict") or os.environ.get("TENSCOPE_STRICT", "0") not in ("", "0"):
-            raise
-        warnings.warn(f"nothing is recorded: {error}", RecordingWarning, stacklevel=2)
-        return None
+    run = Run(base, **options)
     _set_current(run)
     return run
 
@@ -153,24 +148,16 @@ def _close_all() -> None:
 atexit.register(_close_all)
 
 
-def _close_in_worker(_: Any) -> None:
-    # A process of multiprocessing ends without atexit; its own finalizers do run.
-    from multiprocessing.util import Finalize
+@cache
+def _close_in_workers() -> None:
+    """A process of multiprocessing ends without atexit; its own finalizers do run."""
+    from multiprocessing.util import Finalize, register_after_fork
 
-    Finalize(None, _close_all, exitpriority=0)
-
-
-_watching_workers = False
-_anchor = type("Anchor", (), {})()
+    register_after_fork(_open_runs, lambda _: Finalize(None, _close_all, exitpriority=0))
 
 
 def _close_when_killed() -> None:
     """SIGTERM's default ends a process at once; where nobody else handles it, runs are closed first."""
-    global _watching_workers
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None and not _watching_workers:
-        util.register_after_fork(_anchor, _close_in_worker)
-        _watching_workers = True
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         with contextlib.suppress(ValueError):  # not the main interpreter
             signal.signal(signal.SIGTERM, _terminate)

@@ -47,15 +47,18 @@ class Tensor(np.ndarray):
     def torch(self, *, copy: bool = True) -> torch.Tensor:
         """A CPU tensor of the recorded dtype. With copy=False it shares the mapped bytes and must not be written to."""
         torch = sys.modules.get("torch") or __import__("torch")
+        dtype = getattr(torch, self.tensor_dtype)
+        if not self.size:
+            return torch.empty(self.shape, dtype=dtype)
         bits = np.ascontiguousarray(self.bits if self.bits is not None else self.view(np.ndarray))
         flat = bits.reshape(-1).view(np.uint8)
-        if copy or not flat.size:
+        if copy:
             raw = torch.from_numpy(flat.copy())
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
                 raw = torch.from_numpy(flat)
-        return raw.view(getattr(torch, self.tensor_dtype)).reshape(self.shape)
+        return raw.view(dtype).reshape(self.shape)
 
     def __reduce__(self) -> Any:
         return self.view(np.ndarray).copy().__reduce__()
