@@ -286,6 +286,8 @@ template <class T>
 constexpr auto block_stats_of() {
   if constexpr (sizeof(T) == 1 && kIsInteger<T>)
     return &block_stats_bytes<T>;
+  else if constexpr (std::is_same_v<T, std::uint64_t>)
+    return &block_stats_scalar<T>;  // shifted into int64, small ones would lose their low bits as doubles
   else
     return &block_stats<T>;
 }

@@ -201,6 +201,16 @@ TEST(Summarize, StdDoesNotCancel) {
   EXPECT_NEAR(statistics(view(values.data(), {100000})).std / expected.std, 1.0, 1e-9);
 }
 
+TEST(Summarize, SmallUint64) {
+  std::vector<std::uint64_t> values(100);
+  std::iota(values.begin(), values.end(), 0U);
+  const std::int64_t shape[] = {100};
+  const Stats stats = summarize({values.data(), DType::U64, shape, {}}).stats;
+  EXPECT_DOUBLE_EQ(stats.mean, 49.5);
+  EXPECT_NEAR(stats.std, 28.86607004772212, 1e-12);
+  EXPECT_NEAR(stats.l2, std::sqrt(328350.0), 1e-9);
+}
+
 TEST(Summarize, SquaresOutsideTheRangeOfDouble) {
   const std::vector<double> large{3e200, -3e200};
   const Stats stats = statistics(view(large.data(), {2}));
