@@ -175,4 +175,8 @@ void init_reader(nb::module_& m) {
       .def("bytes", &tensor_bytes, "id"_a, "A tensor's bytes, zero-copy and read-only.");
 
   m.def("list_runs", &list_runs, "folder"_a, "All runs below a folder, oldest first.");
+  m.def("verify", &verify, "run"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Checks every checksum and fingerprint of a run; returns the problems.");
+  m.def("repair", &repair, "run"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Seals what a crash left open; returns what it did.");
 }
