@@ -11,11 +11,10 @@ import threading
 
 import pytest
 import torch
-from torch import nn
-
 from tenscope.compat import torchspy
 from tenscope.compat.torchspy import CallTracer, DebugContext, TensorSaver, get_debug_context, trace_graph
 from tenscope.compat.torchspy.saver import spy_save
+from torch import nn
 
 
 class MyModule(nn.Module):
@@ -209,7 +208,7 @@ def test_threads_start_without_and_tasks_are_separate(tmp_path):
 
 def test_old_name_shares_state(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchspy", torchspy)
-    from torchspy.context import DebugContext as Old  # noqa: PLC0415
+    from torchspy.context import DebugContext as Old
     from torchspy.saver import spy_save as old_spy
 
     assert Old is DebugContext and old_spy is spy_save
@@ -277,7 +276,9 @@ def test_graph():
 
 def run_command(*words):
     return subprocess.run(
-        [sys.executable, "-m", "tenscope.compat.torchspy.trace_to_graph", *map(str, words)], capture_output=True, text=True
+        [sys.executable, "-m", "tenscope.compat.torchspy.trace_to_graph", *map(str, words)],
+        capture_output=True,
+        text=True,
     )
 
 

@@ -23,11 +23,15 @@ nb::object fingerprint(nb::handle object) {
 }
 
 std::atomic<int> g_listeners{0};
-PyObject* g_spy_active = nullptr;  // tenscope._spy's function, called while somebody listens
 
-PyObject* spy(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+// While somebody listens it hands on to the module's attribute spy_active, which tenscope._spy sets.
+PyObject* spy(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   if (g_listeners.load(std::memory_order_relaxed) == 0) Py_RETURN_NONE;
-  return PyObject_Vectorcall(g_spy_active, args, static_cast<size_t>(count), keywords);
+  PyObject* active = PyObject_GetAttrString(module, "spy_active");
+  if (active == nullptr) return nullptr;
+  PyObject* result = PyObject_Vectorcall(active, args, static_cast<size_t>(count), keywords);
+  Py_DECREF(active);
+  return result;
 }
 
 PyMethodDef g_spy_method = {
@@ -40,6 +44,5 @@ PyMethodDef g_spy_method = {
 void init_probe(nb::module_& m) {
   m.def("fingerprint", &fingerprint, "The 16 bytes that identify a tensor's content, or None for what has none.");
   m.def("spy_listen", [](int change) { g_listeners.fetch_add(change, std::memory_order_relaxed); });
-  m.def("spy_active", [](nb::object function) { Py_XSETREF(g_spy_active, function.release().ptr()); });
-  m.attr("spy") = nb::steal(PyCFunction_NewEx(&g_spy_method, nullptr, nb::str("tenscope").release().ptr()));
+  m.attr("spy") = nb::steal(PyCFunction_NewEx(&g_spy_method, m.ptr(), nb::str("tenscope").ptr()));
 }

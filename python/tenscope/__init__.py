@@ -13,6 +13,7 @@ from tenscope._errors import (
 )
 from tenscope._reader import Event, Recording, Stats, open
 from tenscope._run import Run, close, current, init
+from tenscope._spy import context, spy
 from tenscope._tensor import Tensor
 
 __all__ = [
@@ -30,11 +31,28 @@ __all__ = [
     "UsageError",
     "VersionError",
     "close",
+    "context",
     "current",
     "disable",
     "enable",
     "init",
     "open",
     "record",
+    "spy",
     "step",
+    "trace",
 ]
+
+_NEEDS_TORCH = {"trace": "_trace"}
+
+
+def __getattr__(name: str):
+    if name not in _NEEDS_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"tenscope.{_NEEDS_TORCH[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,10 +1,11 @@
 """What `tenscope run` watches in a program that uses torch: outermost modules, backward, optimizers, steps.
 
-Overview. Every module that is called while no other runs is a root; the probe's hooks record what happens below it. Four more
-places are watched: torch.autograd.backward (the loss before, the gradients after), Optimizer's constructor (the program
-has an optimizer, which owns these parameters) and the global hooks before and after optimizer.step(). A step is a completed step of an
-optimizer, or in a program without backward a completed outermost call. An optimizer that is no torch.optim.Optimizer is seen by
-its effect, at the next moment something else begins. docs/trace.md is the contract.
+Overview. Every module that is called while no other runs is a root; the probe's hooks record what happens below it.
+Four more places are watched: torch.autograd.backward (the loss before, the gradients after), Optimizer's constructor
+(the program has an optimizer, which owns these parameters) and the global hooks before and after optimizer.step(). A
+step is a completed step of an optimizer, or in a program without backward a completed outermost call. An optimizer
+that is no torch.optim.Optimizer is seen by its effect, at the next moment something else begins. docs/trace.md is the
+contract.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import json
 import os
 import platform
 import sys
-import warnings
 import weakref
 from pathlib import Path
 
@@ -42,7 +42,6 @@ def start(folder: Path, options: Options) -> None:
     _watch_optimizers()
     os.register_at_fork(after_in_child=_forked)
     atexit.register(_finish)
-    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
 
 
 def _forked() -> None:
@@ -103,8 +102,10 @@ def _contained(method):
 
 
 class _ByHand:
-    """A root's parameters after backward, some of them owned by no torch optimizer. Keeps them alive: the last step of a
-    program is seen when it ends, and the model may be gone by then."""
+    """A root's parameters after backward, some of them owned by no torch optimizer.
+
+    Keeps them alive: the last step of a program is seen when it ends, and the model may be gone by then.
+    """
 
     def __init__(self, parameters: list, owned: set[int], fingerprint):
         self.parameters = parameters
@@ -159,7 +160,9 @@ class AutoProbe(Probe):
 
     def end_outermost(self, info: ModuleInfo, output_nodes: list) -> None:
         module = info.root.module()
-        if module is not None and (next(module.parameters(), None) is not None or next(module.buffers(), None) is not None):
+        if module is not None and (
+            next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
+        ):
             self._outermost += 1
 
     # Backward and optimizers.
@@ -175,8 +178,16 @@ class AutoProbe(Probe):
         losses = list(tensors) if isinstance(tensors, (tuple, list)) else [tensors]
         for i, loss in enumerate(losses):
             if isinstance(loss, torch.Tensor):
-                self.record(f"loss.{i}" if several else "loss", loss.detach(), io="loss", phase="backward", site="",
-                            root=self._last_root, call=self._backwards, values=self.what.values)  # fmt: skip
+                self.record(
+                    f"loss.{i}" if several else "loss",
+                    loss.detach(),
+                    io="loss",
+                    phase="backward",
+                    site="",
+                    root=self._last_root,
+                    call=self._backwards,
+                    values=self.what.values,
+                )
 
     @_contained
     def after_backward(self) -> None:
@@ -252,14 +263,19 @@ class AutoProbe(Probe):
             self.run.close()
         is_first = self.run is None
         self._rank = rank
-        self.run = Run(self.folder.parent, name=self.folder.name, rank=rank, world_size=max(world_size, rank + 1),
-                       max_bytes=self.options.max_bytes)  # fmt: skip
+        self.run = Run(
+            self.folder.parent,
+            name=self.folder.name,
+            rank=rank,
+            world_size=max(world_size, rank + 1),
+            max_bytes=self.options.max_bytes,
+        )
         self.record = self.run.record
         if self._step:
             self.run.step(self._step)
         _set_current(self.run)
         for name, settings in settings_in_force().items():
-            self.record(name, None, kind="note", phase="init", site="", meta=json.dumps(settings))
+            self.record(name, kind="note", phase="init", site="", meta=json.dumps(settings))
         util = sys.modules.get("multiprocessing.util")
         if util is not None and is_first:
             util.Finalize(None, _finish, exitpriority=10)  # a worker ends without atexit

@@ -1,9 +1,9 @@
 """The engine of `tenscope run`: decides where to record, waits for torch, reaches child processes.
 
-Overview. The first process names the run's folder and puts it, with the options, into the environment. Nothing is opened
-before a module is called, so that each process opens its own part when its rank is known. Processes started later
-(spawn, subprocess, torchrun) find us through PYTHONPATH and _site/sitecustomize.py; forked ones have us already and begin
-anew. torch is never imported by us: the program may want to set its environment first.
+Overview. The first process names the run's folder and puts it, with the options, into the environment. Nothing is
+opened before a module is called, so that each process opens its own part when its rank is known. Processes started
+later (spawn, subprocess, torchrun) find us through PYTHONPATH and _site/sitecustomize.py; forked ones have us already
+and begin anew. torch is never imported by us: the program may want to set its environment first.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _say_if_nothing_was_seen(folder: Path, pid: int) -> None:
     from ._run import Run
 
     with Run(folder.parent, name=folder.name, rank=0, world_size=1) as run:
-        run.record("not_seen", None, kind="note", meta={"reason": "no torch module was called"})
+        run.record("not_seen", kind="note", meta={"reason": "no torch module was called"})
 
 
 def strip_own_frames(error: BaseException) -> None:

@@ -1,12 +1,12 @@
 """Gradients that pass through a module call, read without touching the graph.
 
-Overview. torch's full backward hooks put a node of their own around each module: that makes outputs views, which breaks
-in-place modules, and changes the order in which gradients are added up. Here nothing is inserted. When a module call
-ends, a pre-hook on the node that made an output tells the gradient that arrives there (grad_output). For grad_input the
-graph is walked back from the outputs over the nodes made during this call (they have later sequence numbers than the
-call's beginning) to the edges that leave for one of its inputs; hooks on the nodes before those edges tell what this call,
-and no other user of the same tensor, adds to that input's gradient. Hooks only look: they return None and keep no
-reference beyond the backward pass.
+Overview. torch's full backward hooks put a node of their own around each module: that makes outputs views, which
+breaks in-place modules, and changes the order in which gradients are added up. Here nothing is inserted. When a
+module call ends, a pre-hook on the node that made an output tells the gradient that arrives there (grad_output). For
+grad_input the graph is walked back from the outputs over the nodes made during this call (their sequence numbers are
+later than the call's beginning) to the edges that leave for one of its inputs; hooks on the nodes before those edges
+tell what this call, and no other user of the same tensor, adds to that input's gradient. Hooks only look: they return
+None and keep no reference beyond the backward pass.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class _Arrival:
 
 
 class Contribution:
-    """The sum of what the nodes of one call give to one input's gradient. Told when all have given, or at the end."""
+    """The sum of what the nodes of one call give to one input's gradient. Told when all have given; what only some
+    gave to waits in `pending` for the end of the backward pass."""
 
-    __slots__ = ("arrived", "expected", "parts", "tell")
+    __slots__ = ("arrived", "expected", "parts", "pending", "tell")
 
-    def __init__(self, tell):
+    def __init__(self, tell, pending: list[Contribution]):
+        self.pending = pending
         self.expected = 0
         self.arrived = 0
         self.parts: list[torch.Tensor] = []
@@ -70,6 +72,8 @@ class Contribution:
             self.parts.append(part)
         if self.arrived == self.expected:
             self.finish()
+        elif self.arrived == 1:
+            self.pending.append(self)
 
     def finish(self) -> None:
         parts, self.parts = self.parts, []
@@ -108,9 +112,9 @@ def watch_outputs(tensors, tell) -> list:
     return nodes
 
 
-def watch_inputs(edges: InputEdges, output_nodes: list, tell) -> list[Contribution]:
+def watch_inputs(edges: InputEdges, output_nodes: list, tell, pending: list[Contribution]) -> None:
     """Calls tell(suffix, index, grad) with what the call gives to each input's gradient."""
-    contributions = [Contribution(lambda grad, s=s, i=i: tell(s, i, grad)) for s, i in edges.names]
+    contributions = [Contribution(lambda grad, s=s, i=i: tell(s, i, grad), pending) for s, i in edges.names]
     departures: dict[object, _Departure] = {}
     seen = set(output_nodes)
     todo = [node for node in seen if node._sequence_nr() >= edges.first_nr]
@@ -131,7 +135,6 @@ def watch_inputs(edges: InputEdges, output_nodes: list, tell) -> list[Contributi
                 if target._sequence_nr() >= edges.first_nr:
                     todo.append(target)
         if len(seen) > _MAX_NODES:
-            return []
+            return
     for node, departure in departures.items():
         node.register_hook(departure)
-    return [contribution for contribution in contributions if contribution.expected]

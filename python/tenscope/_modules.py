@@ -54,7 +54,19 @@ def forward_site(cls: type) -> str:
 class ModuleInfo:
     """What the hooks need of one module, made once."""
 
-    __slots__ = ("aliases", "buffer_prints", "callable", "cls", "counter", "module", "path", "prefix", "root", "site", "wanted")
+    __slots__ = (
+        "aliases",
+        "buffer_prints",
+        "callable",
+        "cls",
+        "counter",
+        "module",
+        "path",
+        "prefix",
+        "root",
+        "site",
+        "wanted",
+    )
 
     def __init__(self, module: nn.Module, path: str, root: Root, wanted: bool):
         self.module = weakref.ref(module)
@@ -158,13 +170,13 @@ class Registry:
                 continue
             info = ModuleInfo(found, full, root, self._wanted(full, found))
             self._infos[id(found)] = info
-            self._alive[id(found)] = weakref.ref(found, lambda _, key=id(found): self._forget(key))
+            self._alive[id(found)] = weakref.ref(found, functools.partial(self._forget, id(found)))
             order[id(found)] = info
         kept = {id(info) for info in order.values()}
         others = [info for info in root.infos if id(info) not in kept]
         root.infos = others + list(order.values()) if path else list(order.values()) + others
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: int, _) -> None:
         self._infos.pop(key, None)
         self._alive.pop(key, None)
 

@@ -1,10 +1,10 @@
 """The module probe: global module hooks that turn calls into events. docs/trace.md says what is written.
 
-Overview. One pre-hook and one forward hook, registered for all modules, push and pop a Frame per call on a stack of the
-thread. Nothing is put on the model itself, so that copying, saving and sharing it stays what it was. Hooks only look: they
-return None, and what goes wrong in them is warned of once and never reaches the program. Inside a region that
-torch.compile traces they do nothing, and the region is said not to be seen. A forward that runs during backward is an
-activation checkpoint's recomputation and is no call.
+Overview. One pre-hook and one forward hook, registered for all modules, push and pop a Frame per call on a stack of
+the thread. Nothing is put on the model itself, so that copying, saving and sharing it stays what it was. Hooks only
+look: they return None, and what goes wrong in them is warned of once and never reaches the program. Inside a region
+that torch.compile traces they do nothing, and the region is said not to be seen. A forward that runs during backward
+is an activation checkpoint's recomputation and is no call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import _grads
 from ._modules import ModuleInfo, Registry
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
-_PLAIN = (bool, int, float, str)
+_LEAVES = (torch.Tensor, bool, int, float, str)
 _graph_task_id = torch._C._current_graph_task_id
 
 
@@ -84,6 +84,7 @@ class Probe:
     # Life.
 
     def install(self) -> None:
+        warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
         self._handles = [
             _hooks.register_module_forward_pre_hook(self._pre_hook()),
             _hooks.register_module_forward_hook(self._post_hook(), with_kwargs=True, always_call=True),
@@ -111,7 +112,7 @@ class Probe:
 
     def note(self, name: str, meta: dict, info: ModuleInfo | None = None) -> None:
         where = {} if info is None else {"scope": info.path, "root": info.root.label, "cls": info.cls}
-        self.record(name, None, kind="note", site="", meta=json.dumps(meta), **where)
+        self.record(name, kind="note", site="", meta=json.dumps(meta), **where)
 
     def note_once(self, name: str, meta: dict, info: ModuleInfo) -> None:
         key = (name, info.root.label, info.path)
@@ -181,8 +182,17 @@ class Probe:
         meta = {"training": module.training}
         if info.aliases:
             meta["aliases"] = info.aliases
-        self.record(info.path, None, kind="enter", phase="forward", site=info.site, root=info.root.label, scope=info.path, cls=info.cls,
-                    call=frame.call, meta=json.dumps(meta))  # fmt: skip
+        self.record(
+            info.path,
+            kind="enter",
+            phase="forward",
+            site=info.site,
+            root=info.root.label,
+            scope=info.path,
+            cls=info.cls,
+            call=frame.call,
+            meta=json.dumps(meta),
+        )
         what = self.what
         tracks_grads = what.grads and torch.is_grad_enabled()
         if not (what.inputs or tracks_grads):
@@ -235,7 +245,7 @@ class Probe:
         tensors = [member for member in members if isinstance(member[2], torch.Tensor)]
         nodes = _grads.watch_outputs(tensors, self._teller(frame, "grad_output"))
         if frame.edges is not None and frame.edges.names and nodes:
-            self.pending += _grads.watch_inputs(frame.edges, nodes, self._teller(frame, "grad_input"))
+            _grads.watch_inputs(frame.edges, nodes, self._teller(frame, "grad_input"), self.pending)
         return nodes
 
     def _record_exit(self, frame: Frame, module, elapsed_ns: int, error: BaseException | None) -> None:
@@ -243,8 +253,17 @@ class Probe:
         meta = {"duration_ns": elapsed_ns}
         if error is not None:
             meta["raised"] = f"{type(error).__name__}: {error}"
-        self.record(info.path, None, kind="exit", phase="forward", site="", root=info.root.label, scope=info.path, cls=info.cls,
-                    call=frame.call, meta=json.dumps(meta))  # fmt: skip
+        self.record(
+            info.path,
+            kind="exit",
+            phase="forward",
+            site="",
+            root=info.root.label,
+            scope=info.path,
+            cls=info.cls,
+            call=frame.call,
+            meta=json.dumps(meta),
+        )
         if not frame.saw_child and next(module.children(), None) is not None and is_compiled(module):
             self.note_once("not_seen", {"reason": "torch.compile: calls inside this module were not seen"}, info)
 
@@ -252,8 +271,19 @@ class Probe:
         record, info, call, values = self.record, frame.info, frame.call, self.what.values
         root, path, cls = info.root.label, info.path, info.cls
         for suffix, index, value in members:
-            record(f"{name}.{suffix}" if suffix else name, value, io=io, phase="forward", site="", root=root, scope=path,
-                   cls=cls, call=call, meta=index_meta(index), values=values)  # fmt: skip
+            record(
+                f"{name}.{suffix}" if suffix else name,
+                value,
+                io=io,
+                phase="forward",
+                site="",
+                root=root,
+                scope=path,
+                cls=cls,
+                call=call,
+                meta=index_meta(index),
+                values=values,
+            )
 
     def _record_buffers(self, frame: Frame, module) -> None:
         info = frame.info
@@ -263,17 +293,37 @@ class Probe:
             print_ = self.fingerprint(buffer)
             if info.buffer_prints.get(name) != print_:
                 info.buffer_prints[name] = print_
-                self.record(f"{info.prefix}{name}", buffer, io="buffer", phase="forward", site="", root=info.root.label,
-                            scope=info.path, cls=info.cls, call=frame.call, values=self.what.values)  # fmt: skip
+                self.record(
+                    f"{info.prefix}{name}",
+                    buffer,
+                    io="buffer",
+                    phase="forward",
+                    site="",
+                    root=info.root.label,
+                    scope=info.path,
+                    cls=info.cls,
+                    call=frame.call,
+                    values=self.what.values,
+                )
 
     def _teller(self, frame: Frame, io: str):
         info, call = frame.info, frame.call
 
         def tell(suffix: str, index, grad) -> None:
             try:
-                self.record(f"{info.prefix}{io}.{suffix or 0}", grad, io=io, phase="backward", site="", root=info.root.label,
-                            scope=info.path, cls=info.cls, call=call, meta=index_meta(index),
-                            values=self.what.values)  # fmt: skip
+                self.record(
+                    f"{info.prefix}{io}.{suffix or 0}",
+                    grad,
+                    io=io,
+                    phase="backward",
+                    site="",
+                    root=info.root.label,
+                    scope=info.path,
+                    cls=info.cls,
+                    call=call,
+                    meta=index_meta(index),
+                    values=self.what.values,
+                )
             except Exception as error:
                 self.trouble(error)
 
@@ -281,7 +331,8 @@ class Probe:
 
     def finish_backward(self) -> None:
         """Tells the gradients of inputs to which only a part of their users gave."""
-        pending, self.pending = self.pending, []
+        pending = list(self.pending)
+        self.pending.clear()
         for contribution in pending:
             contribution.finish()
 
@@ -309,7 +360,7 @@ def index_meta(index: list) -> str:
 
 def flatten(value, suffix: str, index: list, out: list) -> None:
     """Appends (suffix, index, leaf) for each tensor, number and text in a nest of arguments or results."""
-    if isinstance(value, torch.Tensor) or isinstance(value, _PLAIN):
+    if isinstance(value, _LEAVES):
         out.append((suffix, index, value))
         return
     if value is None or len(out) >= _MAX_MEMBERS:
@@ -327,4 +378,5 @@ def flatten(value, suffix: str, index: list, out: list) -> None:
         return
     for key, member in items:
         if member is not None:
-            flatten(member, f"{suffix}.{key}" if suffix else str(key), [*index, key if isinstance(key, int) else str(key)], out)
+            below = f"{suffix}.{key}" if suffix else str(key)
+            flatten(member, below, [*index, key if isinstance(key, int) else str(key)], out)

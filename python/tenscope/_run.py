@@ -11,6 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tenscope import _core, _ranks
@@ -50,7 +51,10 @@ class Run(_core.Run):
         world_size: int | None = None,
     ) -> None:
         global _opened
-        place = _ranks.place(base, name, _opened)
+        if name and rank is not None:  # nothing to agree on
+            place = _ranks.Place(Path(base), name, rank, world_size or 1)
+        else:
+            place = _ranks.place(base, name, _opened)
         self.rank = place.rank if rank is None else rank
         self.world_size = place.world_size if world_size is None else world_size
         self._closed = False

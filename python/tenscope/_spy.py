@@ -24,10 +24,11 @@ def unlisten(probe) -> None:
     _core.spy_listen(-1)
 
 
-class context:  # noqa: N801  (used like a function)
+class context:
     """While inside, tenscope.spy records, with `prefix` before its names. Held per thread and per asyncio task.
 
-    model: its modules' paths become part of the names; without it they are known while a trace runs. run: the current one by default.
+    model: paths of its modules become part of the names; without it they are known while a trace runs. run: by default
+    the current one.
     """
 
     def __init__(self, prefix: str = "", *, model=None, run=None):
@@ -64,8 +65,16 @@ def _spy(name: str, value: Any, module=None) -> None:
         if frame.on:
             info = frame.info
             full = f"{prefix}.{info.prefix}{name}" if prefix else f"{info.prefix}{name}"
-            probe.record(full, value, phase="forward", root=info.root.label, scope=info.path, cls=info.cls,
-                         call=frame.call, values=probe.what.values)  # fmt: skip
+            probe.record(
+                full,
+                value,
+                phase="forward",
+                root=info.root.label,
+                scope=info.path,
+                cls=info.cls,
+                call=frame.call,
+                values=probe.what.values,
+            )
         return
     if within is None:
         return
@@ -84,4 +93,4 @@ def _frame_of(probe, module):
     return next((frame for frame in reversed(stack) if frame.module is module), None)
 
 
-_core.spy_active(_spy)
+_core.spy_active = _spy

@@ -79,5 +79,15 @@ class State:
 
     def _record(self, info: ModuleInfo, name: str, tensor: torch.Tensor, io: str, phase: str, **where) -> None:
         if info.wanted:
-            self._probe.record(f"{info.prefix}{name}", tensor.detach(), io=io, phase=phase, root=info.root.label,
-                               scope=info.path, cls=info.cls, site="", values=self._probe.what.values, **where)  # fmt: skip
+            self._probe.record(
+                f"{info.prefix}{name}",
+                tensor.detach(),
+                io=io,
+                phase=phase,
+                root=info.root.label,
+                scope=info.path,
+                cls=info.cls,
+                site="",
+                values=self._probe.what.values,
+                **where,
+            )

@@ -16,20 +16,42 @@ from ._probe import Probe, What
 from ._state import State
 
 
-class trace:  # noqa: N801  (used like a function)
+class trace:
     """Records a model's calls while active; a context manager and a decorator. docs/trace.md says what is written.
 
-    include, exclude: globs over module paths. classes: only modules of these. inputs, outputs: tensors that go in and out.
-    grads: gradients of outputs and inputs. param_grads: of parameters, after each backward. params: parameters and buffers at
-    the beginning, and parameters after each optimizer step. values: "full", or "stats" for statistics only. every: only
-    each N-th call of the model. mode: "train" or "eval", only calls in that mode. locals: paths of local variables.
-    run: a Run; the current one by default.
+    include, exclude   globs over module paths
+    classes            only modules of these
+    inputs, outputs    tensors that go in and out
+    grads              gradients of outputs and inputs
+    param_grads        of parameters, after each backward
+    params             parameters and buffers at the beginning, parameters after each optimizer step
+    buffers            a module's own that its call changed; by default as params
+    values             "full", or "stats" for statistics only
+    every              only each N-th call of the model
+    mode               "train" or "eval": only calls in that mode
+    locals             paths of local variables, as "blocks.*.forward.x"
+    run                a Run; the current one by default
     """
 
-    def __init__(self, model: nn.Module, *, include=None, exclude=None, classes=None, inputs: bool = True,
-                 outputs: bool = True, grads: bool = False, param_grads: bool = False, params: bool = False,
-                 buffers: bool | None = None, values: str = "full", every: int = 1, mode: str | None = None,
-                 locals=None, run=None):  # noqa: A002  # fmt: skip
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        include=None,
+        exclude=None,
+        classes=None,
+        inputs: bool = True,
+        outputs: bool = True,
+        grads: bool = False,
+        param_grads: bool = False,
+        params: bool = False,
+        buffers: bool | None = None,
+        values: str = "full",
+        every: int = 1,
+        mode: str | None = None,
+        locals=None,
+        run=None,
+    ):
         if mode not in (None, "train", "eval"):
             raise ValueError(f'mode must be "train" or "eval", not {mode!r}')
         if values not in ("full", "stats"):
@@ -92,9 +114,7 @@ class trace:  # noqa: N801  (used like a function)
     def _tell_not_called(self, infos: list[ModuleInfo], calls: dict[int, int]) -> None:
         probe = self._probe
         self.not_called = [
-            info.path
-            for info in infos
-            if info.wanted and info.callable and info.counter[0] == calls.get(id(info), 0)
+            info.path for info in infos if info.wanted and info.callable and info.counter[0] == calls.get(id(info), 0)
         ]
         if self.not_called:
             probe.note("not_seen", {"reason": "never called while traced", "modules": self.not_called}, infos[0])
@@ -112,7 +132,9 @@ class TraceProbe(Probe):
         self._owed_step = -1  # an optimizer ended this step; the next call begins a new one, unless the program does
 
     def discover(self, module, stack) -> ModuleInfo | None:
-        return self.registry.add_inside(stack[-1].info, module) if stack else None
+        if not stack or unwrap(module) is not module:  # somebody else's, or a wrapper
+            return None
+        return self.registry.add_inside(stack[-1].info, module)
 
     def begin_outermost(self, info: ModuleInfo, module) -> None:
         owner = self._owner
@@ -129,7 +151,7 @@ class TraceProbe(Probe):
             self._state.record_changed(info.root)
 
     def end_outermost(self, info: ModuleInfo, output_nodes: list) -> None:
-        if self.on and (self._owner._param_grads or self.pending):
+        if self.on and (self._owner._param_grads or self.what.grads):
             for node in output_nodes:
                 node.register_prehook(self._backward_runs)
 
@@ -165,8 +187,17 @@ class TraceProbe(Probe):
 
     def record_local(self, path: str, scope: str, value, iteration: int) -> None:
         root = self.registry.roots[0]
-        self.record(path, value, kind="change", io="local", phase="forward", root=root.label, scope=scope,
-                    meta=json.dumps({"iteration": iteration}), values=self.what.values)  # fmt: skip
+        self.record(
+            path,
+            value,
+            kind="change",
+            io="local",
+            phase="forward",
+            root=root.label,
+            scope=scope,
+            meta=json.dumps({"iteration": iteration}),
+            values=self.what.values,
+        )
 
 
 _names: dict[str, Names] = {}

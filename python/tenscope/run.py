@@ -49,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", default="runs", metavar="DIR", help="base folder (default: runs)")
     parser.add_argument("--name", metavar="NAME", help="the run's folder in it (default: a timestamp)")
     parser.add_argument("--stats", action="store_true", help="keep statistics and fingerprints only, not the values")
-    parser.add_argument("--include", action="append", default=[], metavar="GLOB", help="only modules whose path matches")
+    parser.add_argument(
+        "--include", action="append", default=[], metavar="GLOB", help="only modules whose path matches"
+    )
     parser.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="no modules whose path matches")
     parser.add_argument("--every", type=_positive, default=1, metavar="N", help="only each N-th step")
     parser.add_argument("--steps", type=_steps, default=(0, None), metavar="A:B", help="only steps A to B-1")

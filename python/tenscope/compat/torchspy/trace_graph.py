@@ -52,9 +52,7 @@ def prune_leaves(tree: Node) -> Node:
     """A new tree without the last segment of every path from the root; paths of one segment stay."""
 
     def copy(node: Node, depth: int) -> Node:
-        kept = {
-            name: copy(child, depth + 1) for name, child in node.children.items() if child.children or depth == 0
-        }
+        kept = {name: copy(child, depth + 1) for name, child in node.children.items() if child.children or depth == 0}
         return dataclasses.replace(node, children=kept, parents=set(node.parents), indices=set(node.indices))
 
     return copy(tree, 0)
@@ -79,7 +77,9 @@ def _walk(node: Node) -> Iterator[Node]:
         yield from _walk(child)
 
 
-def construct_graph(tree: Node, show_repetition: bool = True, prune_leaves_flag: bool = True, squash_name: bool = False):
+def construct_graph(
+    tree: Node, show_repetition: bool = True, prune_leaves_flag: bool = True, squash_name: bool = False
+):
     import graphviz
 
     shown = prune_leaves(tree) if prune_leaves_flag else tree
@@ -110,7 +110,9 @@ def _identifier(key: str) -> str:
     return key.replace(":", "_")  # graphviz would take what follows a colon for a port
 
 
-def apply_graph_render_options(dot, dpi: int = 150, figwidth: float | None = None, figheight: float | None = None) -> None:
+def apply_graph_render_options(
+    dot, dpi: int = 150, figwidth: float | None = None, figheight: float | None = None
+) -> None:
     dot.graph_attr["dpi"] = str(dpi)
     if figwidth is not None or figheight is not None:
         width = figwidth if figwidth is not None else figheight
