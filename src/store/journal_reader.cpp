@@ -137,7 +137,7 @@ void JournalReader::pass_line(std::size_t size, bool has_break) {
   if (has_break && has_right_sum({start, size})) {
     if (!settle_bad()) return;
     lines_.push_back({static_cast<std::uint32_t>(begin_), static_cast<std::uint32_t>(size)});
-    good_end_ = line_end;
+    content_end_ = line_end;
     begin_ += size + has_break;
     return;
   }
@@ -169,6 +169,7 @@ bool JournalReader::settle_bad() {
 void JournalReader::report_bad() {
   problems_.push_back(
       {path_, bad_begin_, fmt::format("{} damaged bytes: no line with a right checksum", bad_end_ - bad_begin_)});
+  content_end_ = bad_end_;
   bad_begin_ = bad_end_ = bad_line_breaks_ = 0;
 }
 

@@ -50,8 +50,8 @@ class JournalReader {
 
   bool next(LineBatch& batch);  // false at the end
 
-  // Once at the end: the offset behind the last good line, and the size of the torn line that follows it, or 0.
-  std::uint64_t good_end() const noexcept { return good_end_; }
+  // Once at the end: the offset behind the last good line or reported damage, and the size of the torn line that follows.
+  std::uint64_t content_end() const noexcept { return content_end_; }
   std::uint64_t torn_bytes() const noexcept { return bad_end_ - bad_begin_; }
 
  private:
@@ -73,7 +73,7 @@ class JournalReader {
   std::size_t begin_ = 0;   // of what has not been taken yet
   std::size_t end_ = 0;     // of what has been read
   bool at_end_ = false;     // the file ends at end_
-  std::uint64_t good_end_ = 0;
+  std::uint64_t content_end_ = 0;
 
   bool in_zeros_ = false;
   std::uint64_t zeros_begin_ = 0;

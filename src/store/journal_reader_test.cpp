@@ -11,7 +11,7 @@ struct Read {
   std::vector<std::string> lines;
   std::vector<std::uint64_t> offsets;
   std::vector<Problem> problems;
-  std::uint64_t good_end = 0;
+  std::uint64_t content_end = 0;
   std::uint64_t torn_bytes = 0;
 };
 
@@ -25,7 +25,7 @@ Read read_journal(const fs::path& path) {
       result.offsets.push_back(batch.offset + line.begin);
     }
   }
-  result.good_end = reader.good_end();
+  result.content_end = reader.content_end();
   result.torn_bytes = reader.torn_bytes();
   return result;
 }
@@ -52,7 +52,7 @@ TEST_F(JournalReaderTest, zeros_behind_the_content_are_its_end) {
   const Read got = read(content + std::string(3 << 20, '\0'));
   EXPECT_EQ(got.lines.size(), 2u);
   EXPECT_TRUE(got.problems.empty());
-  EXPECT_EQ(got.good_end, content.size());
+  EXPECT_EQ(got.content_end, content.size());
   EXPECT_EQ(got.torn_bytes, 0u);
 }
 
@@ -64,7 +64,7 @@ TEST_F(JournalReaderTest, a_torn_last_line_is_no_damage) {
       const Read got = read(a + b.substr(0, cut) + std::string(zeros, '\0'));
       ASSERT_EQ(got.lines.size(), 1u) << cut;
       ASSERT_TRUE(got.problems.empty()) << cut;
-      ASSERT_EQ(got.good_end, a.size());
+      ASSERT_EQ(got.content_end, a.size());
       ASSERT_EQ(got.torn_bytes, cut);
     }
   }
@@ -100,7 +100,7 @@ TEST_F(JournalReaderTest, zeros_in_the_middle_are_damage) {
   ASSERT_EQ(got.problems.size(), 1u);
   EXPECT_LE(got.problems[0].offset, 4096u);
   EXPECT_GT(got.lines.size(), 200u);
-  EXPECT_EQ(got.good_end, text.size());
+  EXPECT_EQ(got.content_end, text.size());
 }
 
 TEST_F(JournalReaderTest, more_than_one_bad_line_at_the_end_is_damage) {
@@ -120,7 +120,7 @@ TEST_F(JournalReaderTest, lines_longer_than_a_batch_and_across_batches) {
   const Read got = read(text);
   EXPECT_EQ(got.offsets, offsets);
   EXPECT_TRUE(got.problems.empty());
-  EXPECT_EQ(got.good_end, text.size());
+  EXPECT_EQ(got.content_end, text.size());
 }
 
 }  // namespace

@@ -1,0 +1,201 @@
+// Overview: a run is read as any reader would, then every event whole, then every segment: its header's structure, that
+// it names what the journal says, and the fingerprint of each tensor, once. What is found is told and the search goes
+// on.
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "kernels/summarize.hpp"
+#include "store/journal_reader.hpp"
+#include "store/read_file.hpp"
+#include "store/run_folder.hpp"
+#include "store/segment_header.hpp"
+#include "tenscope/error.hpp"
+#include "tenscope/reader.hpp"
+
+namespace tenscope::store {
+namespace {
+
+using Range = std::pair<std::uint64_t, std::uint64_t>;
+
+// Bytes of a segment that the journal tells of, and the events that do.
+struct Blob {
+  TensorRecord record;
+  std::map<std::string, std::string> layouts;  // by key
+  bool has_differing_prints = false;
+};
+
+bool is_filler(std::string_view key) {
+  for (const std::string_view start : {kPadKey, kUnnamedKey}) {
+    if (key.starts_with(start)) return key.find_first_not_of("0123456789", start.size()) == key.npos;
+  }
+  return false;
+}
+
+class Verification {
+ public:
+  explicit Verification(const fs::path& run) : reader_(run, {.check_fingerprints = false}) {
+    problems_.assign(reader_.problems().begin(), reader_.problems().end());
+    for (const WriterInfo& writer : reader_.writers()) folders_.push_back(reader_.path() / writer.folder);
+    try {
+      is_ring_ = read_run_file(reader_.path()).is_ring;
+    } catch (const Error&) {
+      // The reader has told of it.
+    }
+  }
+
+  std::vector<Problem> run() {
+    blobs_.resize(reader_.writers().size());
+    for (EventId id = 0; id < reader_.event_count(); ++id) check_event(id);
+    for (std::size_t writer = 0; writer < reader_.writers().size(); ++writer) {
+      check_ending(writer);
+      check_segments(writer);
+    }
+    return std::move(problems_);
+  }
+
+ private:
+  void tell(const fs::path& file, std::uint64_t offset, std::string reason) {
+    problems_.push_back({file, offset, std::move(reason)});
+  }
+
+  void check_event(EventId id) {
+    try {
+      const Event event = reader_.event(id);
+      const auto* record = std::get_if<TensorRecord>(&event.value);
+      if (record == nullptr || !record->blob) return;
+      const Range range{record->blob->offset, record->blob->offset + record->blob->size_bytes};
+      Blob& blob = blobs_[reader_.writer_index(id)][record->blob->segment][range];
+      if (blob.layouts.empty()) blob.record = *record;
+      blob.has_differing_prints |= blob.record.fingerprint != record->fingerprint;
+      constexpr std::size_t kEnoughKeys = 64;  // the first stored it; a constant tensor may have a million events
+      if (blob.layouts.size() < kEnoughKeys) blob.layouts.emplace(segment_key(event), stored_layout(*record));
+    } catch (const Error& error) {
+      tell(folders_[reader_.writer_index(id)] / kJournalFile, 0, error.what());
+    }
+  }
+
+  void check_ending(std::size_t writer) {
+    const WriterInfo& info = reader_.writers()[writer];
+    if (info.closed || info.repaired || info.running) return;
+    const fs::path path = folders_[writer] / kJournalFile;
+    std::error_code error;
+    const auto size = fs::file_size(path, error);
+    tell(path, error ? 0 : size,
+         "it ends without having been closed: its writer crashed, or it was cut; tenscope repair closes it");
+  }
+
+  void check_segments(std::size_t writer) {
+    const fs::path& folder = folders_[writer];
+    const WriterInfo& info = reader_.writers()[writer];
+    const auto files = segment_files(folder);
+    const bool has_all_events = reader_.problems().empty() && !is_ring_ && !info.running;
+    for (const auto& [number, file] : files) {
+      if (!blobs_[writer].contains(number)) check_segment(file, {}, has_all_events);
+      if (file.is_open && (info.closed || info.repaired))
+        tell(file.path, 0, "it is not sealed; tenscope repair seals it");
+    }
+    for (const auto& [number, blobs] : blobs_[writer]) {
+      const auto file = files.find(number);
+      if (file != files.end()) {
+        check_segment(file->second, blobs, has_all_events);
+      } else if (!is_ring_) {
+        tell(segment_path(folder, number, false), 0, fmt::format("it is missing, with {} tensors", blobs.size()));
+      }
+    }
+  }
+
+  void check_segment(const SegmentFile& file, const std::map<Range, Blob>& blobs, bool has_all_events) {
+    try {
+      const auto mapping = map(file);
+      std::map<Range, std::pair<std::string, HeaderItem>> entries;
+      bool has_header = false;
+      if (!file.is_open) {
+        try {
+          for (auto& [key, item] : read_segment_header(mapping->bytes())) {
+            entries.emplace(Range(item.begin, item.end), std::pair(key, item));
+          }
+          has_header = true;
+        } catch (const Error& error) {
+          tell(file.path, 0, error.what());
+        }
+      }
+      for (const auto& [range, named] : entries) {
+        if (has_all_events && !is_filler(named.first) && !blobs.contains(range)) {
+          tell(file.path, range.first, fmt::format("its header has '{}', of which no event tells", named.first));
+        }
+      }
+      for (const auto& [range, blob] : blobs) {
+        if (!check_bytes(file.path, mapping->bytes(), range, blob) || !has_header || range.first == range.second)
+          continue;
+        check_entry(file.path, entries, range, blob);
+      }
+    } catch (const Error& error) {
+      tell(file.path, 0, error.what());
+    }
+  }
+
+  // A segment loses its ".open" when it is sealed, which may happen meanwhile.
+  static std::unique_ptr<ReadMapping> map(const SegmentFile& file) {
+    try {
+      return std::make_unique<ReadMapping>(file.path);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::NotFound || !file.is_open) throw;
+      return std::make_unique<ReadMapping>(fs::path(file.path).replace_extension());
+    }
+  }
+
+  bool check_bytes(const fs::path& path, std::span<const std::byte> bytes, const Range& range, const Blob& blob) {
+    const std::string& key = blob.layouts.begin()->first;
+    if (range.second < range.first || range.second > bytes.size()) {
+      tell(path, range.first, fmt::format("'{}' ends at {} but the file at {}", key, range.second, bytes.size()));
+      return false;
+    }
+    if (blob.has_differing_prints)
+      tell(path, range.first, fmt::format("events that share '{}' have different fingerprints", key));
+    const auto size = static_cast<std::int64_t>(range.second - range.first);
+    const Fingerprint found = kernels::fingerprint({bytes.data() + range.first, DType::U8, {&size, 1}, {}, "cpu"});
+    if (found == blob.record.fingerprint) return true;
+    tell(path, range.first,
+         fmt::format("the bytes of '{}' have changed: fingerprint {} instead of {}", key, found.hex(),
+                     blob.record.fingerprint.hex()));
+    return false;
+  }
+
+  void check_entry(const fs::path& path, const std::map<Range, std::pair<std::string, HeaderItem>>& entries,
+                   const Range& range, const Blob& blob) {
+    const std::string& expected = blob.layouts.begin()->first;
+    const auto found = entries.find(range);
+    if (found == entries.end()) {
+      auto above = entries.upper_bound({range.first, ~std::uint64_t{0}});
+      const bool is_unnamed = above != entries.begin() && (--above)->second.first.starts_with(kUnnamedKey);
+      if (!is_unnamed) tell(path, range.first, fmt::format("its header has no entry for '{}'", expected));
+      return;
+    }
+    const auto& [key, item] = found->second;
+    auto told = blob.layouts.find(key);
+    if (told == blob.layouts.end()) told = blob.layouts.find(key.substr(0, key.rfind('~')));
+    if (told == blob.layouts.end() && is_ring_) return;  // the event that stored it has been dropped
+    if (told == blob.layouts.end() || item.layout != told->second) {
+      tell(path, range.first,
+           fmt::format("its header has '{}' {} where the journal has '{}' {}", key, item.layout, expected,
+                       blob.layouts.begin()->second));
+    }
+  }
+
+  Reader reader_;
+  std::vector<fs::path> folders_;  // of the writers
+  bool is_ring_ = false;
+  std::vector<std::map<std::int64_t, std::map<Range, Blob>>> blobs_;  // by writer and segment
+  std::vector<Problem> problems_;
+};
+
+}  // namespace
+}  // namespace tenscope::store
+
+namespace tenscope {
+
+std::vector<Problem> verify(const std::filesystem::path& run) { return store::Verification(run).run(); }
+
+}  // namespace tenscope
