@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/compare.hpp"
 #include "kernels/hash.hpp"
 #include "kernels/simd_target.hpp"
 #include "kernels/summarize.hpp"
@@ -27,6 +28,8 @@ constexpr int kRounds = 7;
 struct Buffers {
   std::byte* source = static_cast<std::byte*>(std::aligned_alloc(4096, kBytes));
   std::byte* other = static_cast<std::byte*>(std::aligned_alloc(4096, kBytes));
+  std::byte* equal = static_cast<std::byte*>(std::aligned_alloc(4096, kBytes));
+  std::byte* near = static_cast<std::byte*>(std::aligned_alloc(4096, kBytes));  // within some ULPs of source
   std::byte* half =
       static_cast<std::byte*>(std::aligned_alloc(4096, kBytes));  // bits that are finite as f16, bf16 and f8
 };
@@ -38,6 +41,10 @@ Buffers& buffers() {
     auto* x = reinterpret_cast<float*>(b.source);
     for (std::int64_t i = 0; i < kBytes / 4; ++i) x[i] = static_cast<float>(random()) * 0x1p-32F - 0.5F;
     std::memcpy(b.other, b.source, kBytes);
+    std::memcpy(b.equal, b.source, kBytes);
+    auto* near = reinterpret_cast<std::uint32_t*>(b.near);
+    std::memcpy(near, b.source, kBytes);
+    for (std::int64_t i = 0; i < kBytes / 4; ++i) near[i] += static_cast<std::uint32_t>(random()) >> 30;
     auto* bits = reinterpret_cast<std::uint32_t*>(b.half);
     for (std::int64_t i = 0; i < kBytes / 4; ++i)
       bits[i] = (static_cast<std::uint32_t>(random()) & 0x3F3F3F3FU) | 0x20202020U;
@@ -98,6 +105,29 @@ std::vector<Row> rows() {
                       benchmark::DoNotOptimize(kernels::summarize(view_of(data_for(dtype), dtype), b.other));
                     }});
   }
+  rows.push_back({"plain read of both", "", 2.0 * kBytes, [&] {
+                    benchmark::DoNotOptimize(plain_read(b.source));
+                    benchmark::DoNotOptimize(plain_read(b.equal));
+                  }});
+  const auto compare_row = [&](const std::string& name, const std::byte* x, const std::byte* y, DType dtype, auto&& f) {
+    rows.push_back({name + " " + std::string(to_string(dtype)), "plain read of both", 2.0 * kBytes,
+                    [=] { benchmark::DoNotOptimize(f(view_of(x, dtype), view_of(y, dtype))); }});
+  };
+  const auto all_close = [](const TensorView& x, const TensorView& y) { return kernels::all_close(x, y); };
+  const auto all_close_alone = [](const TensorView& x, const TensorView& y) {
+    return kernels::all_close(x, y, {.threads = 1});
+  };
+  const auto diff = [](const TensorView& x, const TensorView& y) { return kernels::diff(x, y).mismatches; };
+  const auto diff_alone = [](const TensorView& x, const TensorView& y) {
+    return kernels::diff(x, y, {.threads = 1}).mismatches;
+  };
+  compare_row("all_close equal", b.source, b.equal, DType::F32, all_close);
+  compare_row("all_close equal, one thread", b.source, b.equal, DType::F32, all_close_alone);
+  compare_row("all_close near, one thread", b.source, b.near, DType::F32, all_close_alone);
+  compare_row("all_close equal", b.half, b.half, DType::BF16, all_close);
+  compare_row("diff equal", b.source, b.equal, DType::F32, diff);
+  compare_row("diff near", b.source, b.near, DType::F32, diff);
+  compare_row("diff near, one thread", b.source, b.near, DType::F32, diff_alone);
   return rows;
 }
 
