@@ -9,6 +9,11 @@ constexpr Command kCommands[] = {
      "  tenscope run --out runs --name baseline --steps 0:3 train.py\n"
      "  tenscope run --stats -m package.train",
      prepare_run},
+    {"diff", "Compare two files or folders of tensors and say how and where they differ",
+     "  tenscope diff a.pt b.npy\n"
+     "  tenscope diff before/ after/ --rtol 1e-3 --top 5\n"
+     "  tenscope diff a.safetensors b.safetensors --ulp 2 --json",
+     prepare_diff},
     {"repro", "Tell how to run a recording again, or what differs from here and now",
      "  tenscope repro runs/20261115_201530\n"
      "  tenscope repro runs --check\n"

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "compare/value_diff.hpp"
+#include "core/json_writer.hpp"
+
+namespace tenscope::cli {
+namespace {
+
+// One line on stderr that is rewritten, and wiped at the end.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool is_shown) : is_shown_(is_shown) {}
+  ~ProgressLine() {
+    if (is_drawn_) fmt::print(stderr, "\r\033[K");
+  }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(std::string_view name, std::int64_t done, std::int64_t total) {
+    if (!is_shown_) return;
+    const int percent = total > 0 ? static_cast<int>(100 * done / total) : 100;
+    if (percent == percent_ && name == name_) return;
+    percent_ = percent;
+    name_ = name;
+    is_drawn_ = true;
+    const std::string bar(static_cast<std::size_t>(percent / 5), '#');
+    fmt::print(stderr, "\r\033[K[{:<20}] {:3} %  {}", bar, percent, name.substr(0, 60));
+    std::fflush(stderr);
+  }
+
+ private:
+  bool is_shown_;
+  bool is_drawn_ = false;
+  int percent_ = -1;
+  std::string name_;
+};
+
+struct Options {
+  std::string a, b;
+  DiffOptions diff;
+  int top = 10;
+};
+
+int diff_files(const Options& options, const Output& output) {
+  ValueDiff diff;
+  {
+    ProgressLine line(output.progress);
+    diff =
+        diff_paths(options.a, options.b, options.diff,
+                   [&](std::string_view name, std::int64_t done, std::int64_t total) { line.show(name, done, total); });
+  }
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    write_json(json, diff);
+    fmt::print("{}\n", text);
+  } else {
+    fmt::print("{}", to_text(diff, options.top));
+  }
+  if (diff.trouble > 0) return kTrouble;
+  return diff.is_different() ? kDifferent : kFine;
+}
+
+}  // namespace
+
+Action prepare_diff(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("a", options->a, "A file (.npy .npz .pt .safetensors .pkl) or a folder of files")->required();
+  app.add_option("b", options->b, "What it is compared with: the reference")->required();
+  app.add_option("--atol", options->diff.atol, "Absolute tolerance: |a - b| <= atol + rtol * |b|; default by dtype")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--rtol", options->diff.rtol, "Relative tolerance")->check(CLI::NonNegativeNumber);
+  app.add_option("--ulp", options->diff.ulps, "Pairs at most this many ULPs apart agree as well");
+  app.add_flag("--equal-nan", options->diff.equal_nan, "NaN equals NaN");
+  app.add_option("--top", options->top, "How many differences to show, the worst first; 0: all")->capture_default_str();
+  return [options](const Output& output) -> int { return diff_files(*options, output); };
+}
+
+}  // namespace tenscope::cli
