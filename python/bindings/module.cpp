@@ -2,6 +2,7 @@
 
 NB_MODULE(_core, m) {
   m.doc() = "The native core of tenscope.";
+  nb::set_leak_warnings(false);  // a traced program's stderr is its own
   init_errors(m);
   init_run(m);
   init_reader(m);

@@ -24,7 +24,7 @@ from torch.optim import optimizer as _optim
 
 from . import _core
 from ._autorun import Options
-from ._modules import ModuleInfo, Names, Registry, path_filter
+from ._modules import ModuleInfo, Names, Registry, Root, path_filter
 from ._probe import Probe, What
 from ._run import Run, _set_current
 from ._state import State
@@ -152,17 +152,14 @@ class AutoProbe(Probe):
     def begin_outermost(self, info: ModuleInfo, module) -> None:
         self._open()
         self._look_for_hand_made_step()
-        if not self._trains:
+        if not self._trains and _has_state(info.root):
             self._set_step(self._outermost)
         self._last_root = info.root.label
         if self.on:
             self._state.record_changed(info.root)
 
     def end_outermost(self, info: ModuleInfo, output_nodes: list) -> None:
-        module = info.root.module()
-        if module is not None and (
-            next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
-        ):
+        if _has_state(info.root):
             self._outermost += 1
 
     # Backward and optimizers.
@@ -293,7 +290,13 @@ class AutoProbe(Probe):
             if silent:
                 self.note("not_seen", {"reason": "never called", "modules": silent}, root.infos[0])
         self.remove()
+        _set_current(None)
         self.run.close()
+
+
+def _has_state(root: Root) -> bool:
+    """A criterion or an activation called by itself has neither parameters nor buffers, and counts no steps."""
+    return next(root.parameters(), None) is not None or next(root.buffers(), None) is not None
 
 
 def settings_in_force() -> dict[str, dict]:

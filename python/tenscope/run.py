@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import builtins
 import importlib.machinery
 import io
 import os
 import runpy
+import signal
 import sys
 import types
 
@@ -132,7 +134,18 @@ def main(words: list[str]) -> None:
         raise
     except BaseException as error:
         _autorun.quiet_exit_of(error)
+        if isinstance(error, KeyboardInterrupt) and not is_module:
+            _die_of_interrupt()
         raise
+
+
+def _die_of_interrupt() -> None:
+    """As Python ends a script: whoever waits for the process sees that a signal ended it."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 if __name__ == "__main__":

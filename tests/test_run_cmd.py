@@ -1,0 +1,339 @@
+"""tenscope run: scripts recorded as they are. The judge is a script that observes itself with plain hooks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tenscope
+
+torch = pytest.importorskip("torch")
+HERE = Path(__file__).parent
+
+
+def tenscope_run(folder, *words, env=None, check=True):
+    done = subprocess.run(
+        [sys.executable, "-m", "tenscope.run", "--name", "it", *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
+def recording(folder):
+    return tenscope.open(folder / "runs" / "it")
+
+
+def script(folder, text, name="script.py"):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+OBSERVED = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+import torch
+from torch import nn
+import torch.nn.functional as F
+from model_zoo import Observer, ResNet, GPT
+
+torch.manual_seed(3)
+model = ResNet() if sys.argv[1] == "resnet" else GPT()
+observer = Observer(model)
+seen = observer.seen
+if sys.argv[2] == "torch":
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+else:
+    class Optimizer:
+        def __init__(self, params, lr):
+            self.params, self.lr = list(params), lr
+
+        def zero_grad(self):
+            for p in self.params:
+                p.grad = None
+
+        def step(self):
+            for p in self.params:
+                if sys.argv[2] == "data":
+                    p.data.sub_(self.lr * p.grad)
+                else:
+                    with torch.no_grad():
+                        p.sub_(self.lr * p.grad)
+
+    optimizer = Optimizer(model.parameters(), 0.1)
+for step in range(2):
+    optimizer.zero_grad()
+    for micro in range(2):
+        if sys.argv[1] == "resnet":
+            loss = model(torch.randn(2, 3, 8, 8)).square().mean()
+        else:
+            ids = torch.randint(0, 31, (2, 6))
+            loss = F.cross_entropy(model(ids).logits.flatten(0, 1), ids.flatten())
+        seen.append(("", "loss", [loss.detach().clone()]))
+        loss.backward()
+        for name, p in model.named_parameters():
+            seen.append((name, "grad", [p.grad.clone()]))
+    optimizer.step()
+    for name, p in model.named_parameters():
+        seen.append((name, "param", [p.detach().clone()]))
+torch.save(seen, "seen.pt")
+"""
+
+
+@pytest.mark.parametrize(("model", "optimizer"), [("resnet", "torch"), ("gpt", "plain"), ("resnet", "data")])
+def test_training_script_is_seen_as_it_sees_itself(tmp_path, model, optimizer):
+    tenscope_run(tmp_path, script(tmp_path, OBSERVED), model, optimizer)
+    seen = torch.load(tmp_path / "seen.pt")
+    run = recording(tmp_path)
+    recorded = [
+        e
+        for e in run.events(kind="value")
+        if e.is_tensor and e.io in ("input", "output", "loss", "grad", "param") and e.phase != "init"
+    ]
+    flat = [(where, io, value) for where, io, values in seen for value in values]
+    assert [(e.name.removesuffix(".grad") if e.io in ("grad", "param") else e.scope, e.io) for e in recorded] == [
+        (where, io) for where, io, _ in flat
+    ]
+    for e, (where, io, value) in zip(recorded, flat, strict=True):
+        assert torch.equal(e.torch(), value), (where, io)
+
+    assert [e.step for e in recorded if e.io == "loss"] == [0, 0, 1, 1]
+    assert [e.call for e in recorded if e.io == "loss"] == [0, 1, 2, 3]
+    assert sorted({e.step for e in recorded if e.io == "param"}) == [0, 1]
+    assert {e.phase for e in recorded if e.io == "param"} == {"optimizer"}
+    initial = [e for e in run.events(kind="value") if e.phase == "init"]
+    assert initial and {e.io for e in initial} == {"param", "buffer"} and {e.step for e in initial} == {0}
+    assert {e.root for e in recorded} == {"ResNet#0" if model == "resnet" else "GPT#0"}
+    if model == "resnet":
+        changed = [e for e in run.events("stem.1.*") if e.io == "buffer" and e.phase == "forward"]
+        assert [(e.name.rpartition(".")[2], e.call) for e in changed[:6]] == [
+            ("running_mean", 0), ("running_var", 0), ("num_batches_tracked", 0),
+            ("running_mean", 1), ("running_var", 1), ("num_batches_tracked", 1),
+        ]  # fmt: skip
+
+
+def test_same_bits_with_and_without(tmp_path):
+    path = script(tmp_path, OBSERVED)
+    tenscope_run(tmp_path, path, "resnet", "torch")
+    traced = torch.load(tmp_path / "seen.pt")
+    subprocess.run(
+        [sys.executable, path, "resnet", "torch"], cwd=tmp_path, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    plain = torch.load(tmp_path / "seen.pt")
+    for (where, io, a), (_, _, b) in zip(traced, plain, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True)), (where, io)
+
+
+INFERENCE = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid()).eval()
+criterion = nn.MSELoss()
+with torch.no_grad():
+    for i in range(5):
+        criterion(model(torch.full((1, 2), float(i))), torch.zeros(1, 2))
+        if i == 2:
+            model[0].weight.data = model[0].weight.data * 2
+print("fine")
+"""
+
+
+def test_inference_steps_and_filters(tmp_path):
+    path = script(tmp_path, INFERENCE)
+    done = tenscope_run(tmp_path, path)
+    assert done.stdout == "fine\n" and done.stderr == ""
+    run = recording(tmp_path)
+    assert [e.step for e in run.events("output") if e.root == "Sequential#0"] == [0, 1, 2, 3, 4]
+    assert [e.step for e in run.events("output") if e.root == "MSELoss#0"] == [0, 1, 2, 3, 4]
+    assert [(e.name, e.step) for e in run.events("0.weight")] == [("0.weight", 0), ("0.weight", 3)]
+    assert {e.name for e in run.events(kind="note")} >= {"seeds", "determinism", "precision", "threads", "versions"}
+
+    (tmp_path / "b").mkdir()
+    tenscope_run(tmp_path / "b", "--steps", "1:4", "--every", "2", "--stats", "--exclude", "0", path)
+    run = recording(tmp_path / "b")
+    outputs = [e for e in run.events("*output") if e.root == "Sequential#0"]
+    assert [(e.name, e.step, e.stored) for e in outputs] == [("1.output", 2, False), ("output", 2, False)]
+
+
+def test_arguments_main_and_exit_code(tmp_path):
+    text = """
+import argparse, sys, os
+parser = argparse.ArgumentParser()
+parser.add_argument("--out", required=True)
+parser.add_argument("rest", nargs="*")
+options = parser.parse_args()
+import helper
+class Here: pass
+import pickle
+assert pickle.loads(pickle.dumps(Here())).__class__ is Here
+print(__name__, os.path.basename(__file__), sys.argv[1:], options.out, helper.VALUE, sys.path[0] == os.path.dirname(os.path.abspath(__file__)))
+sys.exit(7)
+"""
+    (tmp_path / "code").mkdir()
+    script(tmp_path / "code", "VALUE = 5", "helper.py")
+    path = script(tmp_path / "code", text)
+    done = tenscope_run(tmp_path, path, "--out", "x", "--", "-y", check=False)
+    assert done.returncode == 7 and done.stderr == ""
+    assert done.stdout == "__main__ script.py ['--out', 'x', '--', '-y'] x 5 True\n"
+    notes = [e.meta for e in recording(tmp_path).events(kind="note") if e.name == "not_seen"]
+    assert notes == [{"reason": "no torch module was called"}]
+
+
+def test_module_and_usage(tmp_path):
+    (tmp_path / "package").mkdir()
+    script(tmp_path / "package", "", "__init__.py")
+    script(
+        tmp_path / "package",
+        "import sys\nfrom . import __name__ as n\nprint(n, __name__, sys.argv[1:], __spec__.name)",
+        "tool.py",
+    )
+    done = tenscope_run(tmp_path, "-m", "package.tool", "--stats", "-m")
+    assert done.stdout == "package __main__ ['--stats', '-m'] package.tool\n"
+    for wrong in (["missing.py"], [], ["--every", "0", "x.py"], ["--steps", "a:b", "x.py"], ["-m"]):
+        done = tenscope_run(tmp_path, *wrong, check=False)
+        assert done.returncode == 2 and "tenscope run" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_traceback_is_the_programs_own(tmp_path):
+    text = """
+import torch
+from torch import nn
+def work():
+    loss = nn.Linear(2, 2)(torch.ones(1, 2)).sum()
+    loss.backward()
+    loss.backward()
+try:
+    nn.Linear(2, 2)(torch.ones(1, 3))
+except RuntimeError:
+    pass
+work()
+"""
+    path = script(tmp_path, text)
+    recorded = tenscope_run(tmp_path, path, check=False)
+    plain = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True)
+    assert recorded.returncode == plain.returncode == 1
+    assert recorded.stderr == plain.stderr
+    exits = [e.meta for e in recording(tmp_path).events(kind="exit")]
+    assert "RuntimeError" in exits[0]["raised"] and "raised" not in exits[1]
+
+
+def test_interrupt_ends_as_python_ends(tmp_path):
+    path = script(tmp_path, "raise KeyboardInterrupt")
+    assert tenscope_run(tmp_path, path, check=False).returncode == -signal.SIGINT
+
+
+SPAWNED = """
+import os, sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+def worker(rank, world):
+    if world > 1:
+        dist.init_process_group("gloo", rank=rank, world_size=world)
+    torch.manual_seed(rank)
+    model = nn.Sequential(nn.Linear(3, 2))
+    if world > 1:
+        model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.full((1, 3), rank + 1.0)).sum().backward()
+        optimizer.step()
+    if world > 1:
+        dist.destroy_process_group()
+
+if __name__ == "__main__":
+    if "RANK" in os.environ:
+        worker(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    else:
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", sys.argv[2]
+        mp.start_processes(worker, args=(2,), nprocs=2, start_method=sys.argv[1])
+"""
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def check_two_ranks(run):
+    assert run.ranks == [0, 1] and run.closed
+    for rank in (0, 1):
+        mine = run.rank(rank)
+        inputs = mine.find("input.0")
+        assert [e.step for e in inputs] == [0, 1] and float(inputs[0].torch()[0, 0]) == rank + 1
+        assert mine.find("module.0.output")[0].scope == "module.0"
+        assert mine.find("*output")[0].root == "DistributedDataParallel#0"
+        assert [e.torch().tolist() for e in mine.find("module.0.weight.grad")] == [[[1.5] * 3] * 2] * 2, "all-reduced"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_record_into_one_run(tmp_path, method):
+    tenscope_run(tmp_path, script(tmp_path, SPAWNED), method, free_port())
+    check_two_ranks(recording(tmp_path))
+
+
+def test_torchrun(tmp_path):
+    path = script(tmp_path, SPAWNED)
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port(), path]
+    tenscope_run(tmp_path, *words)
+    check_two_ranks(recording(tmp_path))
+
+
+def test_torchrun_starts_us(tmp_path):
+    path = script(tmp_path, SPAWNED)
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        str(free_port()),
+    ]
+    subprocess.run([*launcher, "-m", "tenscope.run", str(path)], cwd=tmp_path, check=True, capture_output=True)
+    (folder,) = (tmp_path / "runs").iterdir()
+    check_two_ranks(tenscope.open(folder))
+
+
+def test_gradients_changed_before_the_step_and_state_written_outside(tmp_path):
+    text = """
+import torch
+from torch import nn
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(1, 2)).sum().backward()
+torch.nn.utils.clip_grad_norm_([model.weight], 0.5)
+optimizer.step()
+with torch.no_grad():
+    model.weight.data.mul_(2)  # as an EMA would, past the version counter
+    model(torch.ones(1, 2))
+"""
+    tenscope_run(tmp_path, script(tmp_path, text))
+    run = recording(tmp_path)
+    grads = [(e.name, e.phase, e.step) for e in run.events("*.grad")]
+    assert grads == [("weight.grad", "backward", 0), ("bias.grad", "backward", 0), ("weight.grad", "optimizer", 0)]
+    weights = [(e.phase, e.step) for e in run.events("weight")]
+    assert weights == [("init", 0), ("optimizer", 0), ("init", 1)]
+
+
+def test_environment_reaches_torch_first_and_run_json_is_there(tmp_path):
+    text = "import os\nos.environ['OMP_NUM_THREADS'] = '1'\nimport sys\nassert 'torch' not in sys.modules\nimport torch\nprint(torch.get_num_threads())"
+    done = tenscope_run(tmp_path, script(tmp_path, text), env={"OMP_NUM_THREADS": "2"})
+    assert done.stdout == "1\n"
+    assert json.loads((tmp_path / "runs/it/run.json").read_text())["tenscope_format"] == 1
