@@ -205,10 +205,11 @@ void init_run(nb::module_& m) {
          "__init__",
          [](RunObject* self, const std::filesystem::path& base, std::string name, int rank, int world_size,
             const std::string& durability, std::uint64_t max_bytes, const std::string& keep,
-            std::uint64_t segment_bytes, bool strict) {
+            std::uint64_t segment_bytes, bool strict, bool join) {
            RunOptions options{.name = std::move(name),
                               .rank = rank,
                               .world_size = world_size,
+                              .join = join,
                               .durability = parse_durability(durability),
                               .max_bytes = max_bytes,
                               .keep = parse_keep(keep),
@@ -218,7 +219,7 @@ void init_run(nb::module_& m) {
            issue_warnings();
          },
          "base"_a, nb::kw_only(), "name"_a = "", "rank"_a = 0, "world_size"_a = 1, "durability"_a = "process",
-         "max_bytes"_a = 0, "keep"_a = "first", "segment_bytes"_a = 0, "strict"_a = false)
+         "max_bytes"_a = 0, "keep"_a = "first", "segment_bytes"_a = 0, "strict"_a = false, "join"_a = false)
       .def(
           "step", [](RunObject& self, std::optional<std::int64_t> number) { return step(self.live, number); },
           "number"_a = nb::none(), "Begins the next step, or the one of that number, and returns its number.")

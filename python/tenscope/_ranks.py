@@ -29,6 +29,7 @@ class Place:
     name: str
     rank: int
     world_size: int
+    join: bool = False  # the folder is shared with other processes
 
 
 def place(base: str | os.PathLike[str], name: str, nth: int, environ: Mapping[str, str] = os.environ) -> Place:
@@ -40,7 +41,7 @@ def place(base: str | os.PathLike[str], name: str, nth: int, environ: Mapping[st
 
     if environ.get("TENSCOPE_RUN") and not name:
         folder = Path(environ["TENSCOPE_RUN"])
-        return Place(folder.parent, _numbered(folder.name, nth), rank, world_size)
+        return Place(folder.parent, _numbered(folder.name, nth), rank, world_size, join=True)
     if distributed is not None and world_size > 1:
         return Place(*_broadcast(distributed, base, name), rank, world_size)
     if not name and world_size > 1:

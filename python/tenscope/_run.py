@@ -17,8 +17,16 @@ from typing import Any
 from tenscope import _core, _ranks
 from tenscope._errors import Error, RecordingWarning
 
-# Called with every run that this process opens, in order. What one of them raises is warned of and goes no further.
-on_open: list[Callable[[Run], None]] = []
+
+def _write_metadata(run: Run) -> None:
+    if run.rank == 0:
+        from tenscope.metadata.store import MetadataStore
+
+        MetadataStore(run.path).start()
+
+
+# Called with every run that is opened with metadata. What one of them raises is warned of and goes no further.
+on_open: list[Callable[[Run], None]] = [_write_metadata]
 
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _current: Run | None = None
@@ -35,6 +43,7 @@ class Run(_core.Run):
     segment_bytes  size of one file of tensors; 0 for the default
     strict         raise what goes wrong while recording, instead of one warning and a count (also TENSCOPE_STRICT=1)
     rank, world_size   found by themselves unless given
+    metadata       write down how the program was started: command, environment, packages, git state (a thread does it)
     """
 
     def __init__(
@@ -49,6 +58,7 @@ class Run(_core.Run):
         strict: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
+        metadata: bool = False,
     ) -> None:
         global _opened
         if name and rank is not None:  # nothing to agree on
@@ -69,12 +79,13 @@ class Run(_core.Run):
             keep=keep,
             segment_bytes=segment_bytes,
             strict=strict,
+            join=place.join,
         )
         _opened += 1
         _open_runs.add(self)
         _close_in_workers()
         _close_when_killed()
-        for hook in list(on_open):
+        for hook in on_open if metadata else ():
             try:
                 hook(self)
             except Exception as error:
@@ -110,12 +121,12 @@ class Run(_core.Run):
 
 
 def init(base: str | os.PathLike[str] = "runs", **options: Any) -> Run:
-    """Opens the process-wide run: from now on `record` and all probes write to it. Options as of Run.
+    """Opens the process-wide run: from now on `record` and all probes write to it. Options as of Run, metadata on.
 
     A run that was current is closed. A folder that cannot be written is warned of, and nothing is recorded.
     """
     close()
-    run = Run(base, **options)
+    run = Run(base, **{"metadata": True} | options)
     _set_current(run)
     return run
 

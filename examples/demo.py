@@ -1,0 +1,99 @@
+"""What tenscope is for, in one go: record a GPT in training, kill it in the middle, and find everything up to the last word.
+
+    python examples/demo.py [folder]
+
+1. trains a small GPT twice on the same text, the second time recording: the parameters are bitwise equal
+2. trains it in a process of its own that acknowledges every record over a pipe, and kills that process with SIGKILL
+3. reads the recording of the dead process back and compares each acknowledged tensor by SHA-256
+"""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import demo_gpt
+import torch
+
+import tenscope
+
+GPT = Path(__file__).with_name("demo_gpt.py")
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def train_with_and_without(runs):
+    say("1. A GPT of three layers, trained 20 steps without the recorder and 20 steps with it.")
+    began = time.perf_counter()
+    plain = demo_gpt.train(20, lambda name, tensor: None)
+    middle = time.perf_counter()
+    run = tenscope.init(runs / "train")
+    recorded = demo_gpt.train(20, tenscope.record, lambda step, loss: step % 5 or say(f"   step {step:2}  loss {loss:.4f}"))
+    tenscope.close()
+    end = time.perf_counter()
+    pairs = zip(plain.parameters(), recorded.parameters(), strict=True)
+    equal = all(torch.equal(a.view(torch.int32), b.view(torch.int32)) for a, b in pairs)
+    say(f"   Parameters after training are bitwise equal: {equal}")
+    say(f"   {middle - began:.1f} s without, {end - middle:.1f} s with: {len(tenscope.open(run.path))} events in {run.path}")
+    return run.path if equal else None
+
+
+def record_until_killed(runs, records):
+    """Kills the training after that many acknowledged records; returns the acknowledgements."""
+    command = [sys.executable, str(GPT), str(runs / "crash"), "--steps", "1000", "--acknowledge"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    acknowledged = [child.stdout.readline().split() for _ in range(records)]
+    os.kill(child.pid, signal.SIGKILL)
+    acknowledged += [line.split() for line in child.stdout if line.endswith("\n")]
+    child.wait()
+    return acknowledged, child.returncode
+
+
+def find_lost(run, acknowledged):
+    lost = []
+    for name, step, digest in acknowledged:
+        try:
+            tensor = run[name, int(step)]
+        except tenscope.Error as error:
+            lost.append(f"{name} step {step}: {error}")
+            continue
+        if hashlib.sha256(tensor.tobytes()).hexdigest() != digest:
+            lost.append(f"{name} step {step}: other bytes")
+    return lost
+
+
+def main():
+    runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/demo")
+    path = train_with_and_without(runs)
+
+    say("\n2. The same training in a process of its own, killed with SIGKILL in the middle of a step.")
+    acknowledged, status = record_until_killed(runs, records=777)
+    say(f"   It ended with status {status}, after it had acknowledged {len(acknowledged)} records.")
+
+    say("\n3. What the dead process left:")
+    crashed = tenscope.open(runs / "crash")
+    lost = find_lost(crashed, acknowledged)
+    table = repr(crashed).splitlines()
+    say("\n".join("   " + line for line in [*table[:14], f"  … and {len(crashed.names()) - 12} more names"]))
+    say(f"\n   {len(acknowledged)} acknowledged, {len(acknowledged) - len(lost)} read back bit for bit, {len(lost)} lost.")
+    for line in lost[:10]:
+        say(f"   LOST {line}")
+
+    say(f"""
+Try next:
+  tenscope ls {runs}/train
+  tenscope show {path} logits --step 3
+  tenscope verify {crashed.path}
+  tenscope repair {crashed.path}
+  tenscope diff {path} {crashed.path}
+  python -c "import tenscope; print(tenscope.open('{runs}/train').stack('loss'))\"""")
+    sys.exit(0 if path and not lost else 1)
+
+
+if __name__ == "__main__":
+    main()
