@@ -7,4 +7,5 @@ NB_MODULE(_core, m) {
   init_run(m);
   init_reader(m);
   init_probe(m);
+  init_tracer(m);
 }

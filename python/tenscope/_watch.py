@@ -1,0 +1,275 @@
+"""Watching variables line by line: @watch, watching(), and what the native tracer asks of Python once per code object."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import inspect
+import linecache
+import re
+import sys
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
+
+from . import _core
+
+__all__ = ["make_watcher", "parse", "unwrap", "watch", "watching"]
+
+# --- expressions
+
+
+_TOKEN = re.compile(r"\s*(?:(?P<dot>\.)\s*(?P<name>\w+|\*)|(?P<open>\[))")
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> tuple[str, str, tuple[tuple[str, object], ...]]:
+    """`self.layers[0].*.w` as ("self.layers[0].*.w", "self", (("attr", "layers"), ("item", 0), ("any", None), ("attr", "w")))."""
+    if not isinstance(text, str):
+        raise TypeError(f"an expression to watch is text, not {type(text).__name__}")
+    source = text.strip()
+    root = re.match(r"[^\W\d]\w*", source)
+    if root is None:
+        raise ValueError(f"cannot watch {text!r}: it does not begin with a variable's name")
+    steps: list[tuple[str, object]] = []
+    position = root.end()
+    while position < len(source):
+        token = _TOKEN.match(source, position)
+        if token is None:
+            raise ValueError(f"cannot watch {text!r}: expected .name, .* or [index] at {source[position:]!r}")
+        if token["dot"]:
+            steps.append(("any", None) if token["name"] == "*" else ("attr", sys.intern(token["name"])))
+            position = token.end()
+        else:
+            index, position = _parse_index(source, token.end(), text)
+            steps.append(index)
+    return text, root[0], tuple(steps)
+
+
+def _parse_index(source: str, start: int, text: str) -> tuple[tuple[str, object], int]:
+    for end in (i for i in range(start, len(source)) if source[i] == "]"):
+        inside = source[start:end].strip()
+        if inside == "*":
+            return ("any", None), end + 1
+        try:
+            tree = ast.parse(f"_[{inside}]", mode="eval").body
+        except (SyntaxError, ValueError):
+            continue  # the bracket is inside a text or a nested one
+        if isinstance(tree, ast.Subscript):
+            return _index_step(tree.slice, text), end + 1
+    raise ValueError(f"cannot watch {text!r}: no ] to end the index at {source[start:]!r}")
+
+
+def _index_step(node: ast.expr, text: str) -> tuple[str, object]:
+    if isinstance(node, ast.Name):
+        return "var", sys.intern(node.id)
+    return "item", _constant(node, text)
+
+
+def _constant(node: ast.expr | None, text: str) -> object:
+    if isinstance(node, ast.Slice):
+        return slice(*(_constant(part, text) if part else None for part in (node.lower, node.upper, node.step)))
+    if isinstance(node, ast.Tuple) and any(isinstance(item, ast.Slice) for item in node.elts):
+        return tuple(_constant(item, text) for item in node.elts)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise ValueError(f"cannot watch {text!r}: an index is a constant or a variable's name") from None
+
+
+# --- what the tracer wants to know of a code object
+
+
+_INERT, _IGNORED = 1, 2
+_IGNORE_MARKS = ("tenscope: ignore", "ztrace: ignore")
+
+# Instructions that call nothing that could write into a list, a tensor or an object's attributes. Arithmetic is here: an
+# operator that is not in-place does not write into its operands.
+_INERT_OPS = re.compile(
+    r"^(NOP|CACHE|RESUME|EXTENDED_ARG|PUSH_NULL|POP_TOP|COPY|SWAP|DUP_TOP.*|ROT_.*|LOAD_FAST.*|LOAD_CONST.*|LOAD_SMALL_INT|"
+    r"LOAD_DEREF|LOAD_CLASSDEREF|LOAD_CLOSURE|LOAD_GLOBAL|STORE_FAST.*|STORE_DEREF|COMPARE_OP|IS_OP|UNARY_.*|TO_BOOL|"
+    r"BINARY_OP|BINARY_(ADD|SUBTRACT|MULTIPLY|TRUE_DIVIDE|FLOOR_DIVIDE|MODULO|POWER|AND|OR|XOR|LSHIFT|RSHIFT|"
+    r"MATRIX_MULTIPLY)|BUILD_TUPLE|JUMP_.*|POP_JUMP_.*|RETURN_.*|MAKE_CELL|COPY_FREE_VARS|NOT_TAKEN)$"
+)
+_STORES = re.compile(r"^(STORE_FAST|STORE_DEREF)")
+
+
+def _describe(code: CodeType) -> tuple[int, bytes, bool]:
+    """First line, one flag byte per line, and whether a loop stands on one line (see tracer/watcher.hpp)."""
+    kinds: dict[int, bool] = {}
+    stores: dict[int, int] = {}
+    line_of: dict[int, int | None] = {}
+    jumps: list[tuple[int, int]] = []
+    line, unplaced = None, False
+    for instruction in dis.get_instructions(code):
+        starts = instruction.line_number if hasattr(instruction, "line_number") else instruction.starts_line
+        if starts is not None or hasattr(instruction, "line_number"):
+            line = starts
+        line_of[instruction.offset] = line
+        name = instruction.opname
+        inert = bool(_INERT_OPS.match(name)) and not (name == "BINARY_OP" and instruction.argrepr.endswith("="))
+        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
+            jumps.append((instruction.offset, instruction.argval))
+        if line is None:
+            unplaced = unplaced or not inert
+            continue
+        kinds[line] = kinds.get(line, True) and inert
+        if _STORES.match(name):
+            stores[line] = stores.get(line, 0) + (2 if name.startswith("STORE_FAST_") else 1)
+    one_line_loops = any(target <= offset and line_of.get(target) == line_of[offset] for offset, target in jumps)
+    if not kinds:
+        return code.co_firstlineno, b"", one_line_loops
+    ignored = _ignored_lines(code.co_filename)
+    first, last = min(kinds), max(kinds)
+    flags = bytearray(last - first + 1)
+    for line, inert in kinds.items():
+        if inert and not unplaced and stores.get(line, 0) <= 1:
+            flags[line - first] |= _INERT
+        if line in ignored:
+            flags[line - first] |= _IGNORED
+    return first, bytes(flags), one_line_loops
+
+
+def _ignored_lines(filename: str) -> frozenset[int]:
+    """Lines of the file that carry an ignore mark; for a statement of several lines all of its lines."""
+    lines = linecache.getlines(filename)
+    marked = {number for number, line in enumerate(lines, 1) if any(mark in line for mark in _IGNORE_MARKS)}
+    if not marked:
+        return frozenset()
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return frozenset(marked)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not hasattr(node, "body"):
+            covered = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            if len(covered) > 1 and not marked.isdisjoint(covered):
+                marked.update(covered)
+    return frozenset(marked)
+
+
+_core.set_describe(_describe)
+
+# --- doors
+
+
+def make_watcher(expressions: tuple[str, ...] | list[str], **options: object) -> _core.Watcher:
+    """The native watcher behind every door. An inner interface; other probes of this package use it too.
+
+    watcher = make_watcher(["x", "self.buf"], on_change=print)
+    watcher.add(function.__code__)          # every call of that code, until watcher.close()
+
+    Options: on_change(change) is called for each change; on_value(tag, name, value, line, next_line) instead gets the live
+    value and nothing is kept; on_enter(code, self) is asked at each call and returns the tag, or None for a call that is not
+    to be watched; on_finish(changes) at a call's end. keep, record, globals, shared, depth, max_changes, max_tensor_bytes,
+    stats_only, identity (another tensor object is a change), trust_version, reprs: see tracer/watcher.hpp.
+    """
+    return _core.make_watcher([parse(text) for text in expressions], options)
+
+
+def unwrap(function: Callable) -> Callable:
+    """The plain function below static and class methods, bound methods, partials and `functools.wraps` wrappers."""
+    seen = set()
+    while id(function) not in seen:
+        seen.add(id(function))
+        for attribute in ("__wrapped__", "__func__", "func"):
+            below = inspect.getattr_static(function, attribute, None)
+            if below is None or attribute == "func" and type(function).__name__ not in ("partial", "partialmethod"):
+                continue
+            function = getattr(function, attribute)
+            break
+    if not hasattr(function, "__code__"):
+        raise TypeError(f"cannot watch {function!r}: not a Python function")
+    return function
+
+
+def watch(
+    *expressions: str,
+    values: str | None = None,
+    hook: Callable | None = None,
+    depth: int = 1,
+    max_changes: int = 100_000,
+    trust_version: bool = False,
+    show: object = False,
+) -> Callable:
+    """Records each change of the named variables while the decorated function runs.
+
+        @tenscope.watch("loss", "arr[1]", 'cfg["lr"]', "self.layers[0].weight", "self.*.running_var")
+        def train(...): ...
+
+    The function stays the same object. After a call its changes are in `train.changes`; with a run open (tenscope.init) they
+    are events in it; `hook` is called with each; `show=True` (or a file) prints them as they happen.
+
+    values: "full" keeps every tensor's bytes in memory too, "stats" only statistics (also in the run); by default tensors up to
+    1 KB are kept in memory and all in the run. depth: 2 also watches variables of these names in functions called from
+    it, and so on; 0 all below. max_changes: per call; further ones are counted in `changes.left_out`. trust_version: believe
+    torch's version counter (faster for large tensors, blind to writes through `.data` and NumPy views).
+    """
+    options = _options(values, hook, depth, max_changes, trust_version, show)
+    if not expressions or not all(isinstance(text, str) for text in expressions):
+        raise TypeError('watch() takes the expressions to watch: @tenscope.watch("x", "self.w")')
+    watcher_parts = [parse(text) for text in expressions]
+
+    def decorate(function: Callable) -> Callable:
+        plain = unwrap(function)
+        watcher = _core.make_watcher(watcher_parts, options)
+        watcher.add(plain.__code__, plain)
+        watcher.publish(plain.__dict__)
+        plain.changes = ()
+        weakref.finalize(plain, watcher.close).atexit = False
+        return function
+
+    return decorate
+
+
+def _options(
+    values: str | None, hook: Callable | None, depth: int, max_changes: int, trust_version: bool, show: object
+) -> dict[str, object]:
+    if values not in (None, "full", "stats"):
+        raise ValueError(f'values is "full" or "stats", not {values!r}')
+    if hook is not None and not callable(hook):
+        raise TypeError("hook is a callable that gets each change")
+    on_change = hook
+    if show:
+        from ._show import printer
+
+        on_change = printer(show, hook)
+    return {
+        "on_change": on_change,
+        "depth": depth,
+        "max_changes": max_changes,
+        "max_tensor_bytes": {None: 1024, "full": sys.maxsize, "stats": 0}[values],
+        "stats_only": values == "stats",
+        "trust_version": trust_version,
+        "globals": True,
+    }
+
+
+class watching:
+    """The same for a block: `with tenscope.watching("loss", "self.w") as watched: ...; watched.changes`."""
+
+    def __init__(
+        self,
+        *expressions: str,
+        values: str | None = None,
+        hook: Callable | None = None,
+        depth: int = 1,
+        max_changes: int = 100_000,
+        trust_version: bool = False,
+        show: object = False,
+    ):
+        options = _options(values, hook, depth, max_changes, trust_version, show)
+        self._watcher = _core.make_watcher([parse(text) for text in expressions], options)
+
+    def __enter__(self) -> watching:
+        self._watcher.attach(sys._getframe(1))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._watcher.detach()
+
+    @property
+    def changes(self) -> _core.Changes | tuple[()]:
+        last = self._watcher.last
+        return () if last is None else last

@@ -1,0 +1,526 @@
+#define PY_SSIZE_T_CLEAN
+#include "tracer/watcher.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <string_view>
+
+#include "bindings/module.hpp"
+#include "tracer/changes.hpp"
+#include "tracer/run_sink.hpp"
+
+namespace tenscope::python {
+namespace {
+
+// The engine's one state. Guarded by the GIL; never destroyed, since threads may outlive the interpreter's end.
+struct Registry {
+  std::unordered_map<PyCodeObject*, std::shared_ptr<CodeInfo>> codes;
+  std::unordered_map<ts_frame*, std::unique_ptr<Frame>> suspended;
+  std::vector<std::unique_ptr<Frame>> dying;  // suspended frames whose generator is being destroyed
+  std::vector<std::weak_ptr<Watcher>> deep;   // watchers that look below their function
+  PyObject* describe = nullptr;
+  bool open = false;
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+class Busy {
+ public:
+  explicit Busy(Thread& thread) : thread_(thread), before_(thread.busy) { thread.busy = true; }
+  ~Busy() { thread_.busy = before_; }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  Thread& thread_;
+  bool before_;
+  ErrorKeeper keeper_;
+};
+
+std::int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+std::string utf8(PyObject* text) {
+  const char* data = text ? PyUnicode_AsUTF8(text) : nullptr;
+  PyErr_Clear();
+  return data ? data : "";
+}
+
+// Where the expressions' variables are in frames of this code; those that cannot be there are left out.
+std::vector<Slot> find_slots(const Watcher& watcher, PyCodeObject* code) {
+  std::vector<Slot> slots;
+  const bool namespace_frame = !(code->co_flags & CO_OPTIMIZED);
+  for (std::size_t i = 0; i < watcher.expressions.size(); ++i) {
+    int is_cell = 0;
+    const int index = ts_find_slot(code, watcher.expressions[i].root.get(), &is_cell);
+    if (index >= 0 || namespace_frame || watcher.options.globals) {
+      slots.push_back({static_cast<int>(i), index, is_cell != 0});
+    }
+  }
+  return slots;
+}
+
+bool has_local(const Watcher& watcher, PyCodeObject* code) {
+  int is_cell = 0;
+  return std::any_of(watcher.expressions.begin(), watcher.expressions.end(),
+                     [&](const Expression& e) { return ts_find_slot(code, e.root.get(), &is_cell) >= 0; });
+}
+
+std::shared_ptr<CodeInfo> code_info(PyCodeObject* code) {
+  std::shared_ptr<CodeInfo>& info = registry().codes[code];
+  if (info) return info;
+  info = std::make_shared<CodeInfo>();
+  info->code = Ref::share(reinterpret_cast<PyObject*>(code));
+  info->first_line = code->co_firstlineno;
+  if (registry().describe) {
+    const Ref facts = Ref::steal(PyObject_CallOneArg(registry().describe, info->code.get()));
+    const char* flags = nullptr;
+    Py_ssize_t size = 0;
+    int one_line_loops = 0;
+    if (facts && PyArg_ParseTuple(facts.get(), "iy#p", &info->first_line, &flags, &size, &one_line_loops)) {
+      info->flags.assign(flags, static_cast<std::size_t>(size));
+      info->one_line_loops = one_line_loops;
+    }
+    PyErr_Clear();
+  }
+  return info;
+}
+
+std::shared_ptr<CallLog> new_log(Watcher& watcher, PyCodeObject* code) {
+  auto log = std::make_shared<CallLog>();
+  log->call = watcher.calls++;
+  log->thread = PyThread_get_thread_ident();
+  const char* qualname = ts_code_qualname(code);
+  log->function = qualname ? qualname : utf8(code->co_name);
+  log->file = utf8(code->co_filename);
+  log->first_line = code->co_firstlineno;
+  if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR)) log->task = current_task_name();
+  return log;
+}
+
+std::shared_ptr<Session> new_session(const std::shared_ptr<Watcher>& watcher, ts_frame* frame, PyCodeObject* code) {
+  auto session = std::make_shared<Session>();
+  if (watcher->on_enter) {
+    int is_cell = 0;
+    static PyObject* self_name = PyUnicode_InternFromString("self");
+    const int slot = ts_find_slot(code, self_name, &is_cell);
+    PyObject* self = slot >= 0 ? ts_frame_slots(frame)[slot] : nullptr;
+    if (is_cell && self && PyCell_Check(self)) self = PyCell_GET(self);
+    session->tag = Ref::steal(PyObject_CallFunctionObjArgs(watcher->on_enter.get(), reinterpret_cast<PyObject*>(code),
+                                                           self ? self : Py_None, nullptr));
+    if (!session->tag) note_failure("on_enter");
+    if (!session->tag || session->tag.get() == Py_None) return nullptr;
+  }
+  session->watcher = watcher;
+  session->entries.resize(watcher->expressions.size());
+  session->home = frame;
+  session->log = new_log(*watcher, code);
+  return session;
+}
+
+void finish(Session& session, bool raised) {
+  Watcher& watcher = *session.watcher;
+  session.log->finished = true;
+  session.log->raised = raised;
+  watcher.last = session.log;
+  if (session.log->left_out) record_left_out(watcher, *session.log);
+  if (watcher.publish_to || watcher.on_finish) {
+    const Ref changes = make_changes(session.log);
+    if (changes && watcher.publish_to) {
+      static PyObject* name = PyUnicode_InternFromString("changes");
+      PyDict_SetItem(watcher.publish_to.get(), name, changes.get());
+      PyErr_Clear();
+    }
+    if (changes && watcher.on_finish) {
+      if (!Ref::steal(PyObject_CallOneArg(watcher.on_finish.get(), changes.get()))) note_failure("on_finish");
+    }
+  }
+}
+
+void end_sessions(Thread& thread, Frame& frame, bool raised) {
+  for (Look& look : frame.looks) {
+    if (!look.owns) continue;
+    std::erase(thread.deep, look.session);
+    finish(*look.session, raised);
+  }
+}
+
+// One value of one expression: is it new, and if so, who is told.
+void observe(const Frame& frame, Session& session, Session::Entry& entry, PyObject* name, PyObject* value,
+             int next_line) {
+  Watcher& watcher = *session.watcher;
+  const WatchOptions& options = watcher.options;
+  PyObject* pinned = entry.known.pinned();
+  Ref old = Ref::share(pinned ? pinned : entry.snapshot.get());
+  if (!entry.known.update(value, options.ladder)) return;
+
+  if (watcher.on_value) {
+    if (frame.flags & kIgnored) return;
+    const Ref line = Ref::steal(PyLong_FromLong(frame.line)), next = Ref::steal(PyLong_FromLong(next_line));
+    PyObject* tag = session.tag ? session.tag.get() : Py_None;
+    const Ref result = Ref::steal(
+        PyObject_CallFunctionObjArgs(watcher.on_value.get(), tag, name, value, line.get(), next.get(), nullptr));
+    if (!result) note_failure("on_value");
+    return;
+  }
+
+  CallLog& log = *session.log;
+  if (!(frame.flags & kIgnored) && options.max_changes >= 0 &&
+      static_cast<std::int64_t>(log.items.size()) >= options.max_changes) {
+    ++log.left_out;
+    entry.snapshot = {};
+    return;
+  }
+  Ref now = entry.known.pinned() ? Ref::share(value) : snapshot(value, options.snapshot);
+  entry.snapshot = entry.known.pinned() ? Ref() : now;
+  if (frame.flags & kIgnored) return;
+
+  log.items.push_back(
+      {Ref::share(name), std::move(old), std::move(now), frame.line, next_line, now_ns(), frame.code()});
+  if (options.record) record_change(watcher, log, log.items.back(), value);
+  if (watcher.on_change) {
+    const Ref change = make_change(session.log, log.items.back());
+    if (!change || !Ref::steal(PyObject_CallOneArg(watcher.on_change.get(), change.get()))) note_failure("hook");
+  }
+  if (!options.keep) log.items.pop_back();
+}
+
+// A variable of the frame, by name; for names without a slot.
+Ref variable(const Frame& frame, PyObject* name, bool globals) {
+  int is_cell = 0;
+  const int index = ts_find_slot(frame.code(), name, &is_cell);
+  if (index >= 0) return Ref::share(slot_value(frame, {0, index, is_cell != 0}));
+  PyObject* space = ts_frame_namespace(frame.frame);
+  Ref found;
+  if (space) {
+    found = PyDict_Check(space) ? Ref::share(PyDict_GetItemWithError(space, name))
+                                : Ref::steal(PyObject_GetItem(space, name));
+  }
+  if (!found && globals) found = Ref::share(PyDict_GetItemWithError(ts_frame_globals(frame.frame), name));
+  PyErr_Clear();
+  return found;
+}
+
+void look_at(const Frame& frame, const Look& look, const Slot& slot, int next_line) {
+  Session& session = *look.session;
+  const Watcher& watcher = *session.watcher;
+  const Expression& expression = watcher.expressions[slot.expression];
+  Session::Entry& entry = session.entries[slot.expression];
+
+  const Ref root = slot.index >= 0 ? Ref::share(slot_value(frame, slot))
+                                   : variable(frame, expression.root.get(), watcher.options.globals);
+  if (root.get() == entry.root && (entry.settled || (frame.flags & kInert))) return;
+  entry.root = root.get();
+  entry.settled = !root;
+  if (!root) return;
+
+  if (expression.steps.empty()) {
+    observe(frame, session, entry, expression.text.get(), root.get(), next_line);
+    entry.settled = entry.known.pinned() == root.get();
+    return;
+  }
+  const auto look_up = [&](PyObject* name) { return variable(frame, name, watcher.options.globals); };
+  evaluate(expression, root.get(), look_up, [&](PyObject* name, PyObject* value) {
+    const Ref hold = Ref::share(value);
+    Session::Entry& target = expression.any ? session.any_entries[utf8(name)] : entry;
+    observe(frame, session, target, name, value, next_line);
+  });
+  if (expression.variable) entry.root = nullptr, entry.settled = false;
+}
+
+int frames_between(ts_frame* frame, ts_frame* home, int limit) {
+  ts_frame* current = ts_current_frame(PyThreadState_Get());  // not yet `frame` where a frame evaluator asks
+  int count = current == frame ? 0 : 1;
+  frame = current;
+  for (; frame && frame != home; frame = ts_previous_frame(frame)) {
+    if (++count > limit) break;
+  }
+  return count;
+}
+
+bool matches(const CodeInfo::Entry& entry, ts_frame* frame) {
+  if (entry.frame && entry.frame != frame) return false;
+  PyObject* function = ts_frame_function(frame);
+  return !entry.function || !function || entry.function == function;
+}
+
+std::unique_ptr<Frame> new_frame(ts_frame* frame, PyCodeObject* code, std::shared_ptr<CodeInfo> info) {
+  auto result = std::make_unique<Frame>();
+  result->frame = frame;
+  result->slots = ts_frame_slots(frame);
+  result->info = std::move(info);
+  result->line = code->co_firstlineno;
+  return result;
+}
+
+void collect_looks(Thread& thread, Frame& frame, PyCodeObject* code) {
+  const std::vector<CodeInfo::Entry> entries = frame.info->entries;  // a copy: on_enter may change them
+  for (const CodeInfo::Entry& entry : entries) {
+    if (!matches(entry, frame.frame)) continue;
+    if (!ts_frame_function(frame.frame) && entry.function && &entry != &entries.back()) continue;
+    if (auto session = new_session(entry.watcher, frame.frame, code)) {
+      frame.looks.push_back({session, find_slots(*entry.watcher, code), true});
+    }
+  }
+  for (const auto& session : thread.deep) {
+    const WatchOptions& options = session->watcher->options;
+    if (!has_local(*session->watcher, code)) continue;
+    if (options.depth > 1 && frames_between(frame.frame, session->home, options.depth) >= options.depth) continue;
+    const bool own_already = std::any_of(frame.looks.begin(), frame.looks.end(), [&](const Look& look) {
+      return look.session->watcher == session->watcher && !options.shared;
+    });
+    if (own_already) continue;
+    if (options.shared) {
+      frame.looks.push_back({session, find_slots(*session->watcher, code), false});
+    } else {  // history by frame, one log
+      auto below = std::make_shared<Session>();
+      below->watcher = session->watcher;
+      below->entries.resize(session->watcher->expressions.size());
+      below->log = session->log;
+      below->tag = session->tag;
+      frame.looks.push_back({below, find_slots(*session->watcher, code), false});
+    }
+  }
+  for (const Look& look : frame.looks) {
+    if (look.owns && look.session->watcher->options.depth != 1) thread.deep.push_back(look.session);
+  }
+}
+
+void flush_dying(Thread& thread) {
+  while (!registry().dying.empty()) {
+    const auto frame = std::move(registry().dying.back());
+    registry().dying.pop_back();
+    end_sessions(thread, *frame, false);
+  }
+}
+
+#if PY_VERSION_HEX >= 0x030D0000
+// Since 3.13 a generator may be closed without its frame running again. Its death is then the end of the session; but
+// the weak reference's callback comes before the generator's finally blocks run, so the frame is only set aside.
+PyObject* generator_died(PyObject* key, PyObject*) {
+  auto* frame = static_cast<ts_frame*>(PyCapsule_GetPointer(key, nullptr));
+  Thread& thread = this_thread();
+  const Busy busy(thread);
+  flush_dying(thread);
+  const auto found = registry().suspended.find(frame);
+  if (found != registry().suspended.end()) {
+    registry().dying.push_back(std::move(found->second));
+    registry().suspended.erase(found);
+  }
+  Py_RETURN_NONE;
+}
+
+void guard_generator(Frame& frame) {
+  static PyMethodDef method{"generator_died", generator_died, METH_O, nullptr};
+  PyObject* generator = ts_frame_generator(frame.frame);
+  if (!generator || frame.generator_guard) return;
+  const Ref key = Ref::steal(PyCapsule_New(frame.frame, nullptr, nullptr));
+  const Ref callback = key ? Ref::steal(PyCFunction_New(&method, key.get())) : Ref();
+  if (callback) frame.generator_guard = Ref::steal(PyWeakref_NewRef(generator, callback.get()));
+  PyErr_Clear();
+}
+#else
+void guard_generator(Frame&) {}
+#endif
+
+std::unique_ptr<Frame> take_suspended(ts_frame* frame) {
+  Registry& state = registry();
+  if (const auto found = state.suspended.find(frame); found != state.suspended.end()) {
+    auto result = std::move(found->second);
+    state.suspended.erase(found);
+    return result;
+  }
+  for (auto& dying : state.dying) {
+    if (dying && dying->frame == frame) {
+      auto result = std::move(dying);
+      std::erase(state.dying, nullptr);
+      return result;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Thread& this_thread() {
+  static thread_local Thread* instance = nullptr;
+  if (!instance) instance = new Thread;  // kept: a thread's end may come after the interpreter's
+  return *instance;
+}
+
+Frame* Thread::find(ts_frame* frame) {
+  for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
+    if ((*it)->frame == frame) return it->get();
+  }
+  return nullptr;
+}
+
+void set_describe(PyObject* describe) {
+  Py_XDECREF(registry().describe);
+  registry().describe = Py_NewRef(describe);
+}
+
+bool is_watched(PyCodeObject* code) {
+  const auto& codes = registry().codes;
+  return codes.find(code) != codes.end();
+}
+
+void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObject* function, ts_frame* frame) {
+  Registry& state = registry();
+  if (!state.open) {
+    std::string problem;
+    if (!door_open(problem)) throw Error(ErrorCode::Unsupported, problem);
+    state.open = true;
+  }
+  const auto info = code_info(code);
+  const bool first = info->entries.empty();
+  info->entries.push_back({watcher, function, frame});
+  if (watcher->options.depth != 1) {
+    std::erase_if(state.deep, [](const auto& weak) { return weak.expired(); });
+    state.deep.push_back(watcher);
+    door_watch_deep();
+  }
+  if (first) door_watch(*info, true);
+}
+
+void remove_watcher(const Watcher* watcher) {
+  Registry& state = registry();
+  for (auto it = state.codes.begin(); it != state.codes.end();) {
+    CodeInfo& info = *it->second;
+    const auto removed = std::erase_if(info.entries, [&](const auto& entry) { return entry.watcher.get() == watcher; });
+    if (removed && info.entries.empty()) {
+      door_watch(info, false);
+      it = state.codes.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+bool is_wanted_below(PyCodeObject* code) {
+  for (const auto& weak : registry().deep) {
+    const auto watcher = weak.lock();
+    if (watcher && has_local(*watcher, code)) return true;
+  }
+  return false;
+}
+
+Frame* enter(Thread& thread, ts_frame* frame, PyCodeObject* code, bool fresh) noexcept try {
+  if (thread.busy) return nullptr;
+  if (auto known = take_suspended(frame)) {
+    if (!fresh) {
+      known->flags &= ~kInert;  // others ran since
+      for (Look& look : known->looks) {
+        if (look.owns && look.session->watcher->options.depth != 1) thread.deep.push_back(look.session);
+      }
+      thread.frames.push_back(std::move(known));
+      return thread.top();
+    }
+    const Busy busy(thread);
+    end_sessions(thread, *known, false);
+  }
+  const bool registered = is_watched(code);
+  if (!registered && thread.deep.empty()) return nullptr;
+  const Busy busy(thread);
+  if (!registry().dying.empty()) flush_dying(thread);
+  if (!registered && std::none_of(thread.deep.begin(), thread.deep.end(),
+                                  [&](const auto& session) { return has_local(*session->watcher, code); })) {
+    return nullptr;
+  }
+  auto result = new_frame(frame, code, code_info(code));
+  collect_looks(thread, *result, code);
+  if (result->looks.empty()) return nullptr;
+  if (!registered) door_watch(*result->info, true);
+  thread.frames.push_back(std::move(result));
+  return thread.top();
+} catch (const std::exception& error) {
+  note_exception(error);
+  return nullptr;
+}
+
+void look_slowly(Thread& thread, Frame& frame, int next_line) noexcept try {
+  if (thread.busy) return;
+  const Busy busy(thread);
+  for (std::size_t i = 0; i < frame.looks.size(); ++i) {
+    for (const Slot& slot : frame.looks[i].slots) look_at(frame, frame.looks[i], slot, next_line);
+  }
+} catch (const std::exception& error) {
+  note_exception(error);
+}
+
+void leave(Thread& thread, ts_frame* frame, bool suspended, bool raised) noexcept try {
+  if (thread.busy) return;
+  auto it =
+      std::find_if(thread.frames.rbegin(), thread.frames.rend(), [&](const auto& f) { return f->frame == frame; });
+  if (it == thread.frames.rend()) return;
+  std::unique_ptr<Frame> own = std::move(*it);
+  thread.frames.erase(std::next(it).base());
+  look(thread, *own, own->line);
+  const Busy busy(thread);
+  if (suspended) {
+    for (const Look& look : own->looks) {
+      if (look.owns) std::erase(thread.deep, look.session);
+    }
+    guard_generator(*own);
+    registry().suspended[frame] = std::move(own);
+    return;
+  }
+  end_sessions(thread, *own, raised);
+  own.reset();
+} catch (const std::exception& error) {
+  note_exception(error);
+}
+
+void attach(const std::shared_ptr<Watcher>& watcher, PyFrameObject* object) {
+  Thread& thread = this_thread();
+  ts_frame* raw = ts_frame_of(object);
+  PyCodeObject* code = ts_frame_code(raw);
+  add_code(watcher, code, nullptr, raw);
+  const Busy busy(thread);
+  const auto session = new_session(watcher, raw, code);
+  if (!session) return;
+  Frame* frame = thread.find(raw);
+  if (!frame) {
+    thread.frames.push_back(new_frame(raw, code, code_info(code)));
+    frame = thread.top();
+    frame->attached = true;
+  }
+  frame->line = ts_frame_line(raw);
+  frame->flags = 0;
+  frame->looks.push_back({session, find_slots(*watcher, code), true});
+  if (watcher->options.depth != 1) thread.deep.push_back(session);
+  door_attach(thread, *frame);
+}
+
+void detach(const std::shared_ptr<Watcher>& watcher) {
+  Thread& thread = this_thread();
+  const Busy busy(thread);
+  for (auto it = thread.frames.rbegin(); it != thread.frames.rend(); ++it) {
+    Frame& frame = **it;
+    const auto look = std::find_if(frame.looks.begin(), frame.looks.end(),
+                                   [&](const Look& l) { return l.session->watcher == watcher && l.owns; });
+    if (look == frame.looks.end()) continue;
+    for (const Slot& slot : look->slots) look_at(frame, *look, slot, frame.line);
+    const auto session = look->session;
+    std::erase(thread.deep, session);
+    frame.looks.erase(look);
+    finish(*session, false);
+    if (frame.looks.empty()) {
+      const bool attached = frame.attached;
+      thread.frames.erase(std::next(it).base());
+      if (attached) door_detach(thread);
+    }
+    break;
+  }
+  remove_watcher(watcher.get());
+}
+
+}  // namespace tenscope::python

@@ -1,0 +1,540 @@
+"""@watch and watching(): what is seen, at which line, and that nothing of the program changes."""
+
+import asyncio
+import gc
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from tenscope._watch import parse, watch, watching
+
+
+def seen(function, *names):
+    """(name, line relative to the def's decorator, value) of the last call's changes."""
+    first = function.__code__.co_firstlineno
+    return [(c.name, c.line - first, c.new) for c in function.changes if not names or c.name in names]
+
+
+def values(function, name):
+    return [c.new for c in function.changes if c.name == name]
+
+
+def test_numbers_and_text():
+    @watch("t", "res")
+    def f(t):
+        res = 0
+        for i in range(t):
+            res += i
+        res *= 2
+        res = ""
+        for i in range(t):
+            res += str(i)
+        return res
+
+    assert f(3) == "012"
+    assert seen(f, "t") == [("t", 0, 3)]
+    assert seen(f, "res") == [
+        ("res", 2, 0),
+        ("res", 4, 1),
+        ("res", 4, 3),
+        ("res", 5, 6),
+        ("res", 6, ""),
+        ("res", 8, "0"),
+        ("res", 8, "01"),
+        ("res", 8, "012"),
+    ]
+    change = f.changes[2]
+    assert (change.old, change.new, change.first, change.call) == (0, 1, False, 0)
+    assert change.function.endswith("f") and change.file == __file__
+
+
+def test_containers_by_structure_and_paths():
+    @watch("arr", "obj", "arr[1]", 'obj["a"]["b"]', "cls.a", "arr[i]")
+    def f():
+        arr = [None, None]
+        obj = {"a": {"b": None}}
+
+        class Cls:
+            a = None
+
+        cls = Cls()
+        for i in range(2):
+            arr[1] = i
+            obj["a"]["b"] = i
+            cls.a = i
+
+    f()
+    assert values(f, "arr") == [[None, None], [None, 0], [None, 1]]
+    assert values(f, "arr[1]") == [None, 0, 1]
+    assert values(f, 'obj["a"]["b"]') == [None, 0, 1]
+    assert values(f, "obj") == [{"a": {"b": None}}, {"a": {"b": 0}}, {"a": {"b": 1}}]
+    assert values(f, "cls.a") == [None, 0, 1]
+    assert values(f, "arr[i]") == [None, 0, 1]
+
+
+def test_middle_of_a_large_array_and_aliases():
+    @watch("a", values="full")
+    def f():
+        a = np.zeros(100_000)
+        alias = a[40_000:]
+        alias[10_000] = 7
+        alias = None
+        a[0] = 0
+        return a
+
+    f()
+    assert [c.line - f.__code__.co_firstlineno for c in f.changes] == [2, 4]
+    after = np.frombuffer(f.changes[1].new.data)
+    assert after[50_000] == 7 and after.sum() == 7
+    assert f.changes[1].new.shape == (100_000,) and f.changes[1].new.max == 7
+
+
+def test_nan_equals_nan_and_type_counts():
+    @watch("x")
+    def f():
+        x = float("nan")
+        x = float("nan") * 2
+        x = 0.0
+        x = -0.0
+        x = 0
+        x = False
+        return x
+
+    f()
+    assert [c.line - f.__code__.co_firstlineno for c in f.changes] == [2, 4, 5, 6, 7]
+
+
+def test_generators_recursion_and_exceptions():
+    @watch("x")
+    def numbers(n):
+        x = 0
+        for _ in range(n):
+            x += 1
+            yield x
+
+    first, second = numbers(3), numbers(2)
+    assert [next(first), next(second)] == [1, 1]
+    assert list(first) == [2, 3] and values(numbers, "x") == [0, 1, 2, 3]
+    assert list(second) == [2] and values(numbers, "x") == [0, 1, 2]
+
+    @watch("n", "below")
+    def down(n):
+        below = down(n - 1) if n else 0
+        return below + 1
+
+    assert down(2) == 3
+    assert values(down, "n") == [2] and values(down, "below") == [2]
+
+    @watch("x")
+    def fails():
+        x = 1
+        try:
+            x = 2
+            raise KeyError(x)
+        except KeyError:
+            x = 3
+        x = 4
+        raise ValueError(x)
+
+    with pytest.raises(ValueError):
+        fails()
+    assert values(fails, "x") == [1, 2, 3, 4]
+    assert fails.changes.raised
+
+
+def test_closed_generators_are_finished():
+    @watch("x")
+    def g():
+        x = 1
+        try:
+            yield x
+        finally:
+            x = 2
+
+    it = g()
+    next(it)
+    it.close()
+    assert values(g, "x") == [1, 2]
+
+    @watch("x")
+    def plain():
+        x = 5
+        yield x
+
+    it = plain()
+    next(it)
+    del it
+    gc.collect()
+    plain_again = plain()
+    list(plain_again)
+    assert values(plain, "x") == [5]
+
+
+def test_coroutines_do_not_mix():
+    @watch("x")
+    async def worker(start):
+        x = start
+        for _ in range(3):
+            await asyncio.sleep(0)
+            x += 1
+        return x
+
+    async def main():
+        return await asyncio.gather(worker(10), worker(20))
+
+    assert asyncio.run(main()) == [13, 23]
+    assert values(worker, "x") == [20, 21, 22, 23]
+    assert worker.changes[0].task
+
+    @watch("x")
+    async def agen():
+        x = 0
+        while x < 2:
+            x += 1
+            yield x
+
+    async def drain():
+        return [v async for v in agen()]
+
+    assert asyncio.run(drain()) == [1, 2]
+    assert values(agen, "x") == [0, 1, 2]
+
+
+def test_threads_do_not_mix():
+    logs = []
+
+    @watch("x", hook=lambda c: logs.append((c.thread, c.new)))
+    def f(start):
+        x = start
+        for _ in range(50):
+            x += 1
+        return x
+
+    barrier = threading.Barrier(4)
+
+    def run(start):
+        barrier.wait()
+        f(start)
+        barrier.wait()
+
+    threads = [threading.Thread(target=run, args=(1000 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    by_thread = {}
+    for thread, value in logs:
+        by_thread.setdefault(thread, []).append(value)
+    assert sorted(v[0] for v in by_thread.values()) == [0, 1000, 2000, 3000]
+    assert all(v == list(range(v[0], v[0] + 51)) for v in by_thread.values())
+
+
+def test_methods_and_lambdas():
+    class Box:
+        def __init__(self):
+            self.total = 0
+
+        @watch("self.total", "n")
+        def add(self, n):
+            self.total += n
+            return self
+
+        @staticmethod
+        @watch("n")
+        def static(n):
+            n += 1
+            return n
+
+        @watch("n")
+        @classmethod
+        def build(cls, n):
+            n *= 2
+            return n
+
+    assert Box().add(4).total == 4
+    assert values(Box.add, "self.total") == [0, 4]
+    assert Box.static(1) == 2 and values(Box.static, "n") == [1, 2]
+    assert Box.build(3) == 6 and values(Box.build, "n") == [3, 6]
+    twice = watch("v")(lambda v: v * 2)
+    assert twice(4) == 8 and values(twice, "v") == [4]
+
+
+def test_cells_and_globals():
+    @watch("x")
+    def outer():
+        x = 1
+
+        def inner():
+            nonlocal x
+            x += 1
+
+        inner()
+        inner()
+        return x
+
+    assert outer() == 3
+    assert values(outer, "x") == [1, 2, 3]
+
+    @watch("COUNTER")
+    def counts():
+        global COUNTER
+        COUNTER = 1
+        COUNTER = 2
+
+    counts()
+    assert values(counts, "COUNTER") == [1, 2]
+
+
+def test_ignored_lines():
+    @watch("x")
+    def f():
+        x = 0
+        for i in range(3):
+            x += i  # tenscope: ignore
+        x *= 2
+        x = (
+            1
+            + 2  # ztrace: ignore
+        )
+        x = 9
+
+    f()
+    assert values(f, "x") == [0, 6, 9]
+
+
+def test_any_level():
+    class Layer:
+        def __init__(self):
+            self.w = 0
+
+    class Net:
+        def __init__(self):
+            self.a, self.b = Layer(), Layer()
+
+    @watch("self.*.w", "cache.*.k", "parts[*]")
+    def f(self):
+        self.b.w = 5
+        cache = {"l0": {"k": 1}}
+        cache["l1"] = {"k": 2}
+        parts = [1]
+        parts.append(2)
+
+    f(Net())
+    assert [(c.name, c.new) for c in f.changes] == [
+        ("self.a.w", 0),
+        ("self.b.w", 0),
+        ("self.b.w", 5),
+        ("cache.l0.k", 1),
+        ("cache.l1.k", 2),
+        ("parts.0", 1),
+        ("parts.1", 2),
+    ]
+
+
+def test_depth_and_max_changes():
+    def inner(x):
+        x += 1
+        return x
+
+    def middle(x):
+        return inner(x * 10)
+
+    @watch("x", depth=2)
+    def two(x):
+        x = middle(x)
+        return x
+
+    assert two(1) == 11
+    assert values(two, "x") == [1, 1, 11]
+
+    @watch("x", depth=0)
+    def everything(x):
+        x = middle(x)
+        return x
+
+    assert everything(1) == 11
+    assert values(everything, "x") == [1, 1, 10, 11, 11]
+
+    @watch("i", max_changes=5)
+    def many():
+        for i in range(20):
+            pass
+        return i
+
+    many()
+    assert len(many.changes) == 5 and many.changes.left_out == 15
+
+
+def test_block():
+    def f():
+        loss = 1
+        with watching("loss") as watched:
+            loss = 2
+            loss = 3
+        loss = 4
+        return loss, watched.changes
+
+    loss, changes = f()
+    assert loss == 4 and [c.new for c in changes] == [1, 2, 3]
+
+    def leaves():
+        x = 0
+        with watching("x") as watched:
+            for i in range(5):
+                x = i
+                if i == 2:
+                    return watched
+
+    assert [c.new for c in leaves().changes] == [0, 1, 2]
+    assert sys.gettrace() is None
+
+    def generator():
+        x = 0
+        with watching("x") as watched:
+            for i in range(3):
+                x = i
+                yield watched
+
+    assert [c.new for c in list(generator())[0].changes] == [0, 1, 2]
+    assert sys.gettrace() is None
+
+
+def test_trace_function_is_exactly_restored():
+    calls = []
+
+    def tracer(frame, event, arg):
+        calls.append((frame.f_code.co_name, event))
+        return tracer
+
+    @watch("x")
+    def f():
+        assert sys.gettrace() is tracer
+        x = 1
+        x = helper(x)
+        raise ValueError
+
+    def helper(x):
+        assert sys.gettrace() is tracer
+        return x + 1
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        with pytest.raises(ValueError):
+            f()
+        assert sys.gettrace() is tracer
+    finally:
+        sys.settrace(before)
+    assert values(f, "x") == [1, 2]
+    assert ("f", "line") in calls and ("helper", "line") in calls and ("helper", "return") in calls
+
+
+def test_a_tracer_set_inside_stays():
+    def tracer(frame, event, arg):
+        return None
+
+    def install():
+        sys.settrace(tracer)
+
+    @watch("x")
+    def f():
+        x = 1
+        install()
+        x = 2
+        x = 3
+
+    before = sys.gettrace()
+    try:
+        f()
+        assert sys.gettrace() is tracer
+    finally:
+        sys.settrace(before)
+    assert values(f, "x") == [1, 2, 3]
+
+
+def test_errors_stay_inside(capfd):
+    class Nasty:
+        @property
+        def broken(self):
+            raise RuntimeError("no")
+
+        def __eq__(self, other):
+            raise RuntimeError("no")
+
+        __hash__ = None
+
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    def hook(change):
+        raise RuntimeError("hook is broken")
+
+    @watch("x", "x.broken", "x[0]", "y", hook=hook)
+    def f():
+        x = Nasty()
+        y = [x, {1: x}]
+        y.append(y)
+        return len(y)
+
+    assert f() == 3
+    assert capfd.readouterr().err.count("hook is broken") == 1
+
+
+def test_nothing_is_retained():
+    class Big:
+        pass
+
+    @watch("x", "y")
+    def f():
+        x = Big()
+        y = [Big()]
+        refs = weakref.ref(x), weakref.ref(y[0])
+        return refs
+
+    refs = f()
+    gc.collect()
+    assert [r() for r in refs] == [None, None]
+
+    @watch("x")
+    def g():
+        x = np.zeros(3)
+        y = x.sum()
+        return sys.getrefcount(x) + y, weakref.getweakrefcount(x)
+
+    assert g() == (2, 0)
+
+
+def test_default_dict_does_not_grow():
+    from collections import defaultdict
+
+    @watch('d["missing"]')
+    def f():
+        d = defaultdict(list)
+        return len(d)
+
+    assert f() == 0
+    assert len(f.changes) == 0
+
+
+@pytest.mark.parametrize("text", ["", "1x", "x.", "x[", "x[f()]", "x y", "*.a"])
+def test_bad_expressions(text):
+    with pytest.raises(ValueError):
+        parse(text)
+
+
+def test_parsed():
+    assert parse('a.b["]"][0, 1][i].*[1:]') == (
+        'a.b["]"][0, 1][i].*[1:]',
+        "a",
+        (
+            ("attr", "b"),
+            ("item", "]"),
+            ("item", (0, 1)),
+            ("var", "i"),
+            ("any", None),
+            ("item", slice(1, None, None)),
+        ),
+    )
