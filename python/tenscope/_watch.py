@@ -232,7 +232,7 @@ def _options(
         raise TypeError("hook is a callable that gets each change")
     on_change = hook
     if show:
-        from ._show import printer
+        from ._watch_show import printer
 
         on_change = printer(show, hook)
     return {

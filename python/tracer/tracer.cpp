@@ -109,10 +109,10 @@ void bind_changes(nb::module_& m) {
       .def_prop_ro(
           "next_line", [](const Change& c) { return c.item.next_line; }, "The line about to run when it was seen.")
       .def_prop_ro("time_ns", [](const Change& c) { return c.item.time_ns; })
-      .def_prop_ro("code", [](const Change& c) { return nb::borrow(reinterpret_cast<PyObject*>(c.item.code)); })
+      .def_prop_ro("code", [](const Change& c) { return nb::borrow(c.item.info->code.get()); })
       .def_prop_ro("call", [](const Change& c) { return c.log->call; })
-      .def_prop_ro("function", [](const Change& c) { return c.log->function; })
-      .def_prop_ro("file", [](const Change& c) { return c.log->file; })
+      .def_prop_ro("function", [](const Change& c) { return c.item.info->function; })
+      .def_prop_ro("file", [](const Change& c) { return c.item.info->file; })
       .def_prop_ro("thread", [](const Change& c) { return c.log->thread; })
       .def_prop_ro("task", [](const Change& c) { return c.log->task; })
       .def("__repr__", [](const Change& c) {
@@ -132,8 +132,8 @@ void bind_changes(nb::module_& m) {
            })
       .def_prop_ro(
           "call", [](const Changes& c) { return c.log->call; }, "How many calls came before, from 0.")
-      .def_prop_ro("function", [](const Changes& c) { return c.log->function; })
-      .def_prop_ro("file", [](const Changes& c) { return c.log->file; })
+      .def_prop_ro("function", [](const Changes& c) { return c.log->info->function; })
+      .def_prop_ro("file", [](const Changes& c) { return c.log->info->file; })
       .def_prop_ro("thread", [](const Changes& c) { return c.log->thread; })
       .def_prop_ro(
           "raised", [](const Changes& c) { return c.log->raised; }, "The call ended by an exception.")
@@ -141,7 +141,7 @@ void bind_changes(nb::module_& m) {
       .def_prop_ro(
           "left_out", [](const Changes& c) { return c.log->left_out; }, "Changes beyond max_changes.")
       .def("__repr__", [](const Changes& c) {
-        return "<" + std::to_string(c.log->items.size()) + " changes of " + c.log->function + "()>";
+        return "<" + std::to_string(c.log->items.size()) + " changes of " + c.log->info->function + "()>";
       });
 }
 

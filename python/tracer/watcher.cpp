@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <string_view>
 
 #include "bindings/module.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 // The engine's one state. Guarded by the GIL; never destroyed, since threads may outlive the interpreter's end.
 struct Registry {
-  std::unordered_map<PyCodeObject*, std::shared_ptr<CodeInfo>> codes;
+  std::unordered_map<PyCodeObject*, CodeInfo*> codes;
   std::unordered_map<ts_frame*, std::unique_ptr<Frame>> suspended;
   std::vector<std::unique_ptr<Frame>> dying;  // suspended frames whose generator is being destroyed
   std::vector<std::weak_ptr<Watcher>> deep;   // watchers that look below their function
@@ -74,11 +75,22 @@ bool has_local(const Watcher& watcher, PyCodeObject* code) {
                      [&](const Expression& e) { return ts_find_slot(code, e.root.get(), &is_cell) >= 0; });
 }
 
-std::shared_ptr<CodeInfo> code_info(PyCodeObject* code) {
-  std::shared_ptr<CodeInfo>& info = registry().codes[code];
+std::string site_of(const std::string& file) {
+  std::error_code failed;
+  const std::string folder = std::filesystem::current_path(failed).string() + "/";
+  if (file.starts_with(folder)) return file.substr(folder.size());
+  return file.starts_with('/') ? file.substr(file.rfind('/') + 1) : file;
+}
+
+CodeInfo* code_info(PyCodeObject* code) {
+  CodeInfo*& info = registry().codes[code];
   if (info) return info;
-  info = std::make_shared<CodeInfo>();
+  info = new CodeInfo;
   info->code = Ref::share(reinterpret_cast<PyObject*>(code));
+  const char* qualname = ts_code_qualname(code);
+  info->function = qualname ? qualname : utf8(code->co_name);
+  info->file = utf8(code->co_filename);
+  info->site = site_of(info->file);
   info->first_line = code->co_firstlineno;
   if (registry().describe) {
     const Ref facts = Ref::steal(PyObject_CallOneArg(registry().describe, info->code.get()));
@@ -98,10 +110,7 @@ std::shared_ptr<CallLog> new_log(Watcher& watcher, PyCodeObject* code) {
   auto log = std::make_shared<CallLog>();
   log->call = watcher.calls++;
   log->thread = PyThread_get_thread_ident();
-  const char* qualname = ts_code_qualname(code);
-  log->function = qualname ? qualname : utf8(code->co_name);
-  log->file = utf8(code->co_filename);
-  log->first_line = code->co_firstlineno;
+  log->info = code_info(code);
   if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR)) log->task = current_task_name();
   return log;
 }
@@ -131,7 +140,7 @@ void finish(Session& session, bool raised) {
   session.log->finished = true;
   session.log->raised = raised;
   watcher.last = session.log;
-  if (session.log->left_out) record_left_out(watcher, *session.log);
+  if (session.log->left_out && watcher.options.record) record_left_out(*session.log);
   if (watcher.publish_to || watcher.on_finish) {
     const Ref changes = make_changes(session.log);
     if (changes && watcher.publish_to) {
@@ -184,7 +193,7 @@ void observe(const Frame& frame, Session& session, Session::Entry& entry, PyObje
   if (frame.flags & kIgnored) return;
 
   log.items.push_back(
-      {Ref::share(name), std::move(old), std::move(now), frame.line, next_line, now_ns(), frame.code()});
+      {Ref::share(name), std::move(old), std::move(now), frame.line, next_line, now_ns(), frame.info});
   if (options.record) record_change(watcher, log, log.items.back(), value);
   if (watcher.on_change) {
     const Ref change = make_change(session.log, log.items.back());
@@ -252,11 +261,11 @@ bool matches(const CodeInfo::Entry& entry, ts_frame* frame) {
   return !entry.function || !function || entry.function == function;
 }
 
-std::unique_ptr<Frame> new_frame(ts_frame* frame, PyCodeObject* code, std::shared_ptr<CodeInfo> info) {
+std::unique_ptr<Frame> new_frame(ts_frame* frame, PyCodeObject* code, CodeInfo* info) {
   auto result = std::make_unique<Frame>();
   result->frame = frame;
   result->slots = ts_frame_slots(frame);
-  result->info = std::move(info);
+  result->info = info;
   result->line = code->co_firstlineno;
   return result;
 }
@@ -380,7 +389,7 @@ void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObj
     if (!door_open(problem)) throw Error(ErrorCode::Unsupported, problem);
     state.open = true;
   }
-  const auto info = code_info(code);
+  CodeInfo* info = code_info(code);
   const bool first = info->entries.empty();
   info->entries.push_back({watcher, function, frame});
   if (watcher->options.depth != 1) {

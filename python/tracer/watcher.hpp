@@ -43,20 +43,22 @@ struct WatchOptions {
   Values values = Values::Full;
 };
 
+struct CodeInfo;
+
 struct ChangeItem {
   Ref name, old_value, new_value;  // old_value null: first sight
   int line = 0;                    // that has just run
   int next_line = 0;               // about to run; at the end the last line again
   std::int64_t time_ns = 0;
-  PyCodeObject* code = nullptr;  // whose frame it was; kept alive by the engine
+  const CodeInfo* info = nullptr;  // whose frame it was
 };
 
 // The changes of one call.
 struct CallLog {
   std::int64_t call = 0;
   unsigned long thread = 0;
-  std::string function, file, task;
-  int first_line = 0;
+  const CodeInfo* info = nullptr;
+  std::string task;
   bool raised = false;
   bool finished = false;
   std::int64_t left_out = 0;
@@ -86,7 +88,7 @@ struct Slot {
 
 enum LineFlag : unsigned char { kInert = 1, kIgnored = 2 };
 
-// What is known of a code object that is or was watched. Never freed while a frame uses it.
+// What is known of a code object that is or was watched. Never freed: logs point to it.
 struct CodeInfo {
   struct Entry {
     std::shared_ptr<Watcher> watcher;
@@ -95,6 +97,9 @@ struct CodeInfo {
   };
   Ref code;
   std::vector<Entry> entries;
+  std::string function;  // qualified name
+  std::string file;
+  std::string site;  // the file as an event's site has it: below the working folder, or its base name
   int first_line = 0;
   std::string flags;  // LineFlag by line - first_line
   bool one_line_loops = false;
@@ -129,7 +134,7 @@ struct Look {
 struct Frame {
   ts_frame* frame = nullptr;
   PyObject** slots = nullptr;
-  std::shared_ptr<CodeInfo> info;
+  CodeInfo* info = nullptr;
   int line = 0;             // that runs now
   unsigned char flags = 0;  // of that line
   bool attached = false;    // watched from its middle on, so that no door saw it start

@@ -1,0 +1,111 @@
+"""How values and changes look on a terminal."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from . import _core
+
+_STYLES = {"dim": "2", "name": "1;36", "note": "33", "bad": "1;31", "head": "1"}
+
+
+class Painter:
+    """Colours where the stream is a terminal and NO_COLOR is not set."""
+
+    def __init__(self, stream: TextIO | None):
+        self._stream = stream
+        forced = os.environ.get("FORCE_COLOR")
+        self._on = not os.environ.get("NO_COLOR") and bool(forced or getattr(self.stream, "isatty", bool)())
+
+    @property
+    def stream(self) -> TextIO:
+        return self._stream if self._stream is not None else sys.stderr
+
+    def __call__(self, style: str, text: str) -> str:
+        return f"\033[{_STYLES[style]}m{text}\033[0m" if self._on else text
+
+    def line(self, text: str) -> None:
+        try:
+            print(text, file=self.stream, flush=True)
+        except UnicodeEncodeError:
+            print(text.encode("ascii", "backslashreplace").decode(), file=self.stream, flush=True)
+        except (OSError, ValueError):
+            pass  # a closed stream is no reason to stop the program
+
+
+def describe(value: object, limit: int = 100) -> str:
+    """One line: a tensor's shape, dtype, device and statistics; a container's length and what is in it; else the value."""
+    snapshot = value if isinstance(value, _core.TensorValue) else _core.snapshot(value, 0)
+    if isinstance(snapshot, _core.TensorValue):
+        return repr(snapshot)[1:-1]
+    if isinstance(snapshot, (list, tuple, set, frozenset)) and not _is_small(snapshot):
+        inside = ", ".join(dict.fromkeys(_kind(item) for item in list(snapshot)[:20]))
+        return _cut(f"{type(value).__name__} of {len(snapshot)}: {inside}", limit)
+    if isinstance(snapshot, dict) and not _is_small(snapshot.values()):
+        inside = ", ".join(f"{key}: {_kind(item)}" for key, item in list(snapshot.items())[:20])
+        return _cut(f"{type(value).__name__} of {len(snapshot)}: {inside}", limit)
+    return _cut(snapshot if isinstance(snapshot, str) and not isinstance(value, str) else repr(snapshot), limit)
+
+
+def _is_small(items) -> bool:
+    return len(items) <= 8 and all(item is None or isinstance(item, (int, float, str, bool)) for item in items)
+
+
+def _kind(item: object) -> str:
+    if isinstance(item, _core.TensorValue):
+        return f"{item.dtype}{list(item.shape)}"
+    if isinstance(item, str) and item.startswith("<") and " at 0x" in item:
+        return item[1:].split(" at ")[0]
+    return type(item).__name__
+
+
+def _cut(text: str, limit: int) -> str:
+    text = text.replace("\n", " ")
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def change_text(change: _core.Change, paint: Painter) -> str:
+    """`x: old → new`, with what is not only another number marked: another shape, dtype or device, NaN."""
+    new = describe(change.new)
+    tensors = isinstance(change.old, _core.TensorValue) and isinstance(change.new, _core.TensorValue)
+    notes = []
+    if tensors:
+        notes = [part for part in ("shape", "dtype", "device") if getattr(change.old, part) != getattr(change.new, part)]
+    bad = isinstance(change.new, _core.TensorValue) and (change.new.nan or change.new.inf)
+    bad = bad or (isinstance(change.new, float) and change.new != change.new)
+    text = f"{paint('name', change.name)}: "
+    if not change.first:
+        text += f"{describe(change.old)} → "
+    text += paint("bad", new) if bad else new
+    return text + (paint("note", f"  other {', '.join(notes)}") if notes else "")
+
+
+def printer(show: object, hook: Callable | None) -> Callable[[_core.Change], None]:
+    """Prints changes as they happen: the call, the source line that ran, then what it changed."""
+    paint = Painter(show if hasattr(show, "write") else None)
+    last = threading.local()
+
+    def on_change(change: _core.Change) -> None:
+        here = (change.function, change.call)
+        if getattr(last, "call", None) != here:
+            last.call, last.line = here, None
+            paint.line(paint("head", f"{change.function}()") + paint("dim", f"  {change.file}  call {change.call}"))
+        if change.first and change.line == change.code.co_firstlineno:
+            paint.line(f"    {'at entry':>12}  {change_text(change, paint)}")
+        else:
+            stamp = time.strftime("%H:%M:%S", time.localtime(change.time_ns // 10**9))
+            if last.line != (change.line, change.next_line):
+                source = linecache.getline(change.file, change.line).strip()
+                paint.line(f"    {paint('dim', stamp)} {change.line:>4}  {paint('dim', source)}")
+            last.line = (change.line, change.next_line)
+            paint.line(f"    {'':>12}    {change_text(change, paint)}")
+        if hook is not None:
+            hook(change)
+
+    return on_change
