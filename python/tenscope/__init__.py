@@ -15,6 +15,8 @@ from tenscope._reader import Event, Recording, Stats, open
 from tenscope._run import Run, close, current, init
 from tenscope._spy import context, spy
 from tenscope._tensor import Tensor
+from tenscope._tree import tree
+from tenscope._watch import watch, watching
 
 __all__ = [
     "CorruptError",
@@ -40,6 +42,9 @@ __all__ = [
     "record",
     "spy",
     "step",
+    "tree",
+    "watch",
+    "watching",
     "trace",
 ]
 

@@ -6,12 +6,15 @@ import ast
 import dis
 import inspect
 import linecache
+import os
 import re
 import sys
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
+
+import numpy as np
 
 from . import _core
 
@@ -149,7 +152,38 @@ def _ignored_lines(filename: str) -> frozenset[int]:
     return frozenset(marked)
 
 
-_core.set_describe(_describe)
+_core.set_describe(_describe, os.path.dirname(__file__) + os.sep)
+
+# --- snapshots of tensors
+
+
+def _numpy(self: _core.TensorValue) -> np.ndarray:
+    """A copy as a NumPy array; types that NumPy lacks as float32."""
+    if self.data is None:
+        raise ValueError(f"only statistics were kept of {self!r}: watch with values='full'")
+    try:
+        return np.frombuffer(self.data, self.dtype).reshape(self.shape).copy()
+    except TypeError:
+        if self.dtype == "bfloat16":
+            wide = np.frombuffer(self.data, np.uint16).astype(np.uint32) << 16
+            return wide.view(np.float32).reshape(self.shape)
+        return self.torch().float().numpy()
+
+
+def _torch(self: _core.TensorValue) -> object:
+    """A copy as a torch tensor on the CPU."""
+    import torch
+
+    if self.data is None:
+        raise ValueError(f"only statistics were kept of {self!r}: watch with values='full'")
+    if not self.data:
+        return torch.empty(self.shape, dtype=getattr(torch, self.dtype))
+    return torch.frombuffer(bytearray(self.data), dtype=getattr(torch, self.dtype)).reshape(self.shape)
+
+
+_core.TensorValue.numpy = _numpy
+_core.TensorValue.torch = _torch
+_core.TensorValue.tolist = lambda self: self.numpy().tolist()
 
 # --- doors
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "bindings/module.hpp"
@@ -32,7 +33,11 @@ class Snapshotter {
         result = take_tensor(value, depth);
         break;
       default:
-        if (depth < kMaxDepth && items_ < kMaxItems) result = take_container(value, depth);
+        if (depth < kMaxDepth && items_ < kMaxItems && !is_open(value)) {
+          open_.push_back(value);
+          result = take_container(value, depth);
+          open_.pop_back();
+        }
     }
     PyErr_Clear();
     return result ? result : take_opaque(value);
@@ -139,8 +144,11 @@ class Snapshotter {
     return text(fmt::format("<{} at {}>", Py_TYPE(value)->tp_name, static_cast<const void*>(value)));
   }
 
+  bool is_open(PyObject* value) const { return std::find(open_.begin(), open_.end(), value) != open_.end(); }
+
   const SnapshotOptions& options_;
   Py_ssize_t items_ = 0;
+  std::vector<PyObject*> open_;  // the containers around the value, for cycles
 };
 
 }  // namespace

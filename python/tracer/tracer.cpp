@@ -182,7 +182,16 @@ void init_tracer(nb::module_& m) {
           "last", [](const Watcher& w) -> nb::object { return w.last ? nb::cast(Changes{w.last}) : nb::none(); },
           "The Changes of the call that ended last, or None.");
   m.def("make_watcher", make_watcher, nb::arg("expressions"), nb::arg("options"));
-  m.def("set_describe", [](nb::callable describe) { set_describe(describe.ptr()); });
+  m.def("set_describe",
+        [](nb::callable describe, const std::string& own_folder) { set_describe(describe.ptr(), own_folder); });
+  m.def(
+      "call_unwatched",
+      [](nb::callable function, nb::args arguments) {
+        PyObject* result = call_unwatched(function.ptr(), arguments.ptr());
+        if (!result) throw nb::python_error();
+        return nb::steal(result);
+      },
+      "Calls the function with nothing watched on this thread.");
   m.def("tracer_door", [] { return std::string(door_name()); });
   m.def(
       "digest",

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "bindings/module.hpp"
 #include "tracer/changes.hpp"
@@ -22,6 +23,7 @@ struct Registry {
   std::vector<std::unique_ptr<Frame>> dying;  // suspended frames whose generator is being destroyed
   std::vector<std::weak_ptr<Watcher>> deep;   // watchers that look below their function
   PyObject* describe = nullptr;
+  std::string own_folder;
   bool open = false;
 };
 
@@ -69,7 +71,11 @@ std::vector<Slot> find_slots(const Watcher& watcher, PyCodeObject* code) {
   return slots;
 }
 
+// Whether a watcher that looks below its function wants frames of this code.
 bool has_local(const Watcher& watcher, PyCodeObject* code) {
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  if (!file) PyErr_Clear();
+  if (file && !registry().own_folder.empty() && std::string_view(file).starts_with(registry().own_folder)) return false;
   int is_cell = 0;
   return std::any_of(watcher.expressions.begin(), watcher.expressions.end(),
                      [&](const Expression& e) { return ts_find_slot(code, e.root.get(), &is_cell) >= 0; });
@@ -192,8 +198,7 @@ void observe(const Frame& frame, Session& session, Session::Entry& entry, PyObje
   entry.snapshot = entry.known.pinned() ? Ref() : now;
   if (frame.flags & kIgnored) return;
 
-  log.items.push_back(
-      {Ref::share(name), std::move(old), std::move(now), frame.line, next_line, now_ns(), frame.info});
+  log.items.push_back({Ref::share(name), std::move(old), std::move(now), frame.line, next_line, now_ns(), frame.info});
   if (options.record) record_change(watcher, log, log.items.back(), value);
   if (watcher.on_change) {
     const Ref change = make_change(session.log, log.items.back());
@@ -372,7 +377,16 @@ Frame* Thread::find(ts_frame* frame) {
   return nullptr;
 }
 
-void set_describe(PyObject* describe) {
+PyObject* call_unwatched(PyObject* function, PyObject* arguments) {
+  Thread& thread = this_thread();
+  const bool before = std::exchange(thread.busy, true);
+  PyObject* result = PyObject_CallObject(function, arguments);
+  thread.busy = before;
+  return result;
+}
+
+void set_describe(PyObject* describe, const std::string& own_folder) {
+  registry().own_folder = own_folder;
   Py_XDECREF(registry().describe);
   registry().describe = Py_NewRef(describe);
 }

@@ -164,7 +164,12 @@ void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObj
 void remove_watcher(const Watcher* watcher);
 bool is_watched(PyCodeObject* code);       // quick
 bool is_wanted_below(PyCodeObject* code);  // by any watcher with depth other than 1
-void set_describe(PyObject* describe);     // describe(code) -> (first line, flags, one-line loops)
+// Calls `function` with nothing watched on this thread. Returns a new reference, or null with an error set.
+PyObject* call_unwatched(PyObject* function, PyObject* arguments);
+
+void set_describe(PyObject* describe,
+                  const std::string& own_folder);  // describe(code) -> (first line, flags, one-line
+                                                   // loops); code below own_folder is only watched by name
 
 // --- what the doors call. None of them throws or leaves an error set.
 Frame* enter(Thread& thread, ts_frame* frame, PyCodeObject* code, bool fresh) noexcept;

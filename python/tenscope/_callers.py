@@ -1,0 +1,27 @@
+"""Who called: the frames of the program, without tenscope's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_OWN = os.path.dirname(__file__) + os.sep
+
+
+class Caller(NamedTuple):
+    function: str
+    file: str
+    line: int
+
+
+def callers(limit: int) -> Iterator[Caller]:
+    """The nearest frames outside this package, innermost first."""
+    frame = sys._getframe(1)
+    while frame is not None and limit > 0:
+        code = frame.f_code
+        if not code.co_filename.startswith(_OWN):
+            limit -= 1
+            yield Caller(code.co_name, code.co_filename, frame.f_lineno)
+        frame = frame.f_back

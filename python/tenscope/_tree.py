@@ -1,0 +1,205 @@
+"""@tree: the call tree of decorated functions, with inputs, outputs, durations and the changes of watched variables."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from types import ModuleType
+
+from . import _core
+from ._callers import callers
+from ._watch import parse, unwrap
+from ._watch_show import Painter, change_text, describe
+
+__all__ = ["tree"]
+
+_state = threading.local()
+_UNIT = "│  "
+
+
+def tree(
+    target: object = None,
+    *,
+    watch: str | tuple[str, ...] | list[str] = (),
+    chain: int = 3,
+    show: object = True,
+    record: bool = True,
+) -> object:
+    """Shows each call of a function as a branch: where it is defined, who called it, inputs, outputs, duration, exceptions.
+
+        @tenscope.tree
+        def process(batch): ...
+
+        @tenscope.tree(watch=["video"])       # the changes of `video` appear in place
+        def transform(video): ...
+
+        tenscope.tree(MyDataset)              # every method of a class
+        tenscope.tree(my_package.transforms)  # every function and class of a module
+
+    Decorated functions called from decorated ones stand below their caller, per thread. It is printed to stderr (`show`: a
+    file, or False) and, with a run open, recorded as enter and exit events with the inputs and outputs between.
+    """
+    options = {"watch": (watch,) if isinstance(watch, str) else tuple(watch), "chain": chain, "show": show, "record": record}
+    if target is None:
+        return lambda real: tree(real, **options)
+    if isinstance(target, ModuleType):
+        return _decorate_module(target, options)
+    if isinstance(target, type):
+        return _decorate_class(target, options)
+    if isinstance(target, (staticmethod, classmethod)):
+        return type(target)(tree(target.__func__, **options))
+    return _decorate(target, **options)
+
+
+def _decorate_module(module: ModuleType, options: dict) -> ModuleType:
+    for name, member in list(vars(module).items()):
+        if getattr(member, "__module__", None) != module.__name__:
+            continue
+        if inspect.isfunction(member):
+            setattr(module, name, _decorate(member, **options))
+        elif isinstance(member, type):
+            _decorate_class(member, options)
+    return module
+
+
+def _decorate_class(cls: type, options: dict) -> type:
+    for name, member in list(vars(cls).items()):
+        if inspect.isfunction(member) or isinstance(member, (staticmethod, classmethod)):
+            if not (name.startswith("__") and name.endswith("__") and name not in ("__init__", "__call__", "__getitem__")):
+                setattr(cls, name, tree(member, **options))
+        elif isinstance(member, type) and member.__qualname__.startswith(f"{cls.__qualname__}."):
+            _decorate_class(member, options)
+    return cls
+
+
+class _Branch:
+    """One decorated function: how its calls are shown and recorded."""
+
+    def __init__(self, function: Callable, watch: tuple[str, ...], chain: int, show: object, record: bool):
+        plain = unwrap(function)
+        self.name = plain.__qualname__.rsplit("<locals>.", 1)[-1]
+        self.site = f"{os.path.basename(plain.__code__.co_filename)}:{plain.__code__.co_firstlineno}"
+        self.chain = chain
+        self.record = record
+        self.paint = Painter(show if hasattr(show, "write") else None) if show else None
+        try:
+            self.signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            self.signature = None
+        if watch:
+            watcher = _core.make_watcher([parse(text) for text in watch], {"on_change": self.changed, "globals": True})
+            watcher.add(plain.__code__, plain)
+            weakref.finalize(plain, watcher.close).atexit = False
+
+    def line(self, depth: int, text: str) -> None:
+        if self.paint is not None:
+            _core.call_unwatched(self.paint.line, self.paint("dim", _UNIT * depth) + text)
+
+    def note(self, kind: str, name: str, value: object = None, **what: object) -> None:
+        if self.record:
+            _core.call_unwatched(_record, kind, name, value, what)
+
+    def changed(self, change: _core.Change) -> None:
+        if self.paint is not None:
+            self.line(getattr(_state, "depth", 1), f"├─ {change.line:>4}  {change_text(change, self.paint)}")
+
+    def enter(self, depth: int, args: tuple, kwargs: dict) -> None:
+        who = list(callers(max(1, self.chain)))
+        called = f" from {who[0].function}:{who[0].line}" if who else ""
+        path = " <- ".join(f"{os.path.basename(caller.file)}:{caller.line}" for caller in who)
+        if self.paint is not None:
+            head = f"┌─ {self.paint('head', self.name)} {self.paint('dim', f'[{self.site}]{called} ({path})')}"
+            self.line(depth, head)
+        self.note("enter", self.name, site=self.site, scope=self.name, cls=self.name, meta=json.dumps({"callers": path}))
+        for name, value in self.inputs(args, kwargs).items():
+            if self.paint is not None:
+                self.line(depth + 1, f"{self.paint('name', name)}: {describe(value)}")
+            self.note("value", f"{self.name}.{name}", value, io="input", scope=self.name)
+
+    def inputs(self, args: tuple, kwargs: dict) -> dict[str, object]:
+        if self.signature is not None:
+            try:
+                return dict(self.signature.bind(*args, **kwargs).arguments)
+            except TypeError:
+                pass  # the call itself will say so
+        return {"args": args, "kwargs": kwargs}
+
+    def leave(self, depth: int, started: float, result: object, error: BaseException | None) -> None:
+        took = (time.perf_counter() - started) * 1e3
+        if error is not None:
+            outcome = f"{type(error).__name__}: {error}"
+            if self.paint is not None:
+                self.line(depth, f"└─ {self.paint('bad', outcome)} {self.paint('dim', f'{took:.3g} ms')}")
+            self.note("exit", self.name, scope=self.name, meta=json.dumps({"ms": round(took, 6), "error": outcome}))
+            return
+        if self.paint is not None:
+            self.line(depth, f"└─ {describe(result)} {self.paint('dim', f'{took:.3g} ms')}")
+        if result is not None:
+            self.note("value", f"{self.name}.output", result, io="output", scope=self.name)
+        self.note("exit", self.name, scope=self.name, meta=json.dumps({"ms": round(took, 6)}))
+
+
+def _record(kind: str, name: str, value: object, what: dict) -> None:
+    what = {"site": "", **what}
+    if kind == "value":
+        _core.record(name, value, kind=kind, **what)
+    else:
+        _core.record(name, kind=kind, **what)
+
+
+def _safely(step: Callable, *args: object) -> None:
+    """What is shown or recorded never stops the program."""
+    try:
+        step(*args)
+    except Exception as error:
+        if os.environ.get("TENSCOPE_STRICT") == "1":
+            raise
+        import warnings
+
+        warnings.warn(f"tenscope.tree: a call could not be shown: {error!r}", stacklevel=3)
+
+
+def _decorate(function: Callable, **options) -> Callable:
+    branch = _Branch(function, **options)
+
+    def begin(args: tuple, kwargs: dict) -> tuple[int, float]:
+        depth = getattr(_state, "depth", 0)
+        _safely(branch.enter, depth, args, kwargs)
+        return depth, time.perf_counter()
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def shown(*args, **kwargs):
+            depth, started = begin(args, kwargs)
+            try:
+                result = await function(*args, **kwargs)
+            except BaseException as error:
+                _safely(branch.leave, depth, started, None, error)
+                raise
+            _safely(branch.leave, depth, started, result, None)
+            return result
+
+        return shown
+
+    @functools.wraps(function)
+    def shown(*args, **kwargs):
+        depth, started = begin(args, kwargs)
+        _state.depth = depth + 1
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            _safely(branch.leave, depth, started, None, error)
+            raise
+        finally:
+            _state.depth = depth
+        _safely(branch.leave, depth, started, result, None)
+        return result
+
+    return shown
