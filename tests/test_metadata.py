@@ -286,3 +286,88 @@ def test_files_are_written_again_only_when_they_change(repository, tmp_path, mon
     run_git(repository, "commit", "-qm", "second")
     store.update()
     assert not (folder / "project.patch").exists()
+
+
+PROGRAM = """
+import numpy, tenscope
+run = tenscope.init("runs")
+tenscope.record("x", numpy.arange(3.0))
+"""
+
+
+def test_a_run_that_ends_at_once_has_all_of_it(repository, monkeypatch):
+    monkeypatch.setenv("TENSCOPE_METADATA", "1")
+    (repository / "train.py").write_text(PROGRAM)
+    subprocess.run([sys.executable, "train.py", "--lr", "0.1"], cwd=repository, check=True)
+    (folder,) = (repository / "runs").iterdir()
+    info = json.loads((folder / "runtime_info.json").read_text())
+    assert info["command"]["argv"] == ["train.py", "--lr", "0.1"]
+    assert info["working_directory"] == str(repository)
+    assert b"+++ b/train.py" in (folder / "project.patch").read_bytes()
+    assert json.loads((folder / "git_info.json").read_text())["runtime_modifications"] == {}
+    assert "numpy" in json.loads((folder / "packages.json").read_text())["packages"]
+
+
+def repro(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "tenscope._repro", *map(str, arguments)], cwd=cwd, capture_output=True, text=True
+    )
+
+
+TRAINING = """
+import sys, numpy, tenscope, model
+tenscope.init("runs")
+rng = numpy.random.default_rng(int(sys.argv[1]))
+w = rng.standard_normal(5)
+for _ in range(3):
+    w = model.f(w)
+    tenscope.record("w", w)
+    tenscope.step()
+"""
+
+
+def test_a_run_is_reproduced_from_its_folder_alone(repository, tmp_path, monkeypatch):
+    import shutil
+
+    import numpy
+
+    import tenscope
+
+    monkeypatch.setenv("TENSCOPE_METADATA", "1")
+    (repository / "train.py").write_text(TRAINING)  # untracked
+    (repository / "model.py").write_text("def f(x):\n    return x * 3 + 1\n")  # uncommitted
+    subprocess.run([sys.executable, "train.py", "42"], cwd=repository, check=True)
+    (run,) = (repository / "runs").iterdir()
+    kept = tmp_path / "kept"
+    shutil.copytree(run, kept)
+    clone = tmp_path / "clone.git"
+    run_git(tmp_path, "clone", "-q", "--bare", str(repository), str(clone))
+    shutil.rmtree(repository)
+
+    told = repro(kept)
+    assert told.returncode == 0 and "git checkout" in told.stdout and "train.py 42" in told.stdout
+    lost = repro(kept, "--into", tmp_path / "nowhere")
+    assert lost.returncode == 2 and "--repo" in lost.stderr
+    made = repro(kept, "--into", tmp_path / "again", "--repo", clone)
+    assert made.returncode == 0, made.stderr
+    assert f"numpy=={numpy.__version__}" in (tmp_path / "again" / "requirements.txt").read_text()
+    subprocess.run([str(tmp_path / "again" / "run.sh")], check=True, env={**os.environ, "PYTHON": sys.executable})
+    first, second = tenscope.open(kept), tenscope.open(tmp_path / "again" / "runs")
+    assert first.steps("w") == second.steps("w") == [0, 1, 2]
+    for step in range(3):
+        assert numpy.asarray(first["w", step]).tobytes() == numpy.asarray(second["w", step]).tobytes()
+
+
+def test_repro_check_says_what_differs(repository, tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSCOPE_METADATA", "1")
+    (repository / "train.py").write_text(PROGRAM)
+    subprocess.run([sys.executable, "train.py"], cwd=repository, check=True)
+    same = repro("runs", "--check", "--json", cwd=repository)
+    assert same.returncode == 0, same.stdout
+    monkeypatch.setenv("OMP_NUM_THREADS", "77")
+    (repository / "model.py").write_text("changed = 1\n")
+    differs = repro("runs", "--check", "--json", cwd=repository)
+    found = json.loads(differs.stdout)
+    assert differs.returncode == 1 and found["changes"] == ["model.py"]
+    assert ["OMP_NUM_THREADS", None, "77"] in found["environment"] and found["packages"] == []
+    assert repro(tmp_path, "--check").returncode == 2

@@ -9,24 +9,14 @@ import signal
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tenscope import _core, _ranks
 from tenscope._errors import Error, RecordingWarning
+from tenscope.metadata.store import MetadataStore
 
-
-def _write_metadata(run: Run) -> None:
-    if run.rank == 0:
-        from tenscope.metadata.store import MetadataStore
-
-        MetadataStore(run.path).start()
-
-
-# Called with every run that is opened with metadata. What one of them raises is warned of and goes no further.
-on_open: list[Callable[[Run], None]] = [_write_metadata]
 
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _current: Run | None = None
@@ -42,8 +32,8 @@ class Run(_core.Run):
     keep           past the budget: "first" stops keeping tensors' bytes, "last" drops the oldest segments
     segment_bytes  size of one file of tensors; 0 for the default
     strict         raise what goes wrong while recording, instead of one warning and a count (also TENSCOPE_STRICT=1)
+    metadata       rank 0 writes how the run was made (command, packages, git); also off by TENSCOPE_METADATA=0
     rank, world_size   found by themselves unless given
-    metadata       write down how the program was started: command, environment, packages, git state (a thread does it)
     """
 
     def __init__(
@@ -56,9 +46,9 @@ class Run(_core.Run):
         keep: str = "first",
         segment_bytes: int = 0,
         strict: bool = False,
+        metadata: bool = True,
         rank: int | None = None,
         world_size: int | None = None,
-        metadata: bool = False,
     ) -> None:
         global _opened
         if name and rank is not None:  # nothing to agree on
@@ -69,6 +59,7 @@ class Run(_core.Run):
         self.world_size = place.world_size if world_size is None else world_size
         self._closed = False
         self._previous: list[Run | None] = []
+        self._metadata: MetadataStore | None = None
         super().__init__(
             place.base,
             name=place.name,
@@ -85,10 +76,11 @@ class Run(_core.Run):
         _open_runs.add(self)
         _close_in_workers()
         _close_when_killed()
-        for hook in on_open if metadata else ():
+        if metadata and self.rank == 0 and os.environ.get("TENSCOPE_METADATA") != "0" and os.path.isdir(self.path):
             try:
-                hook(self)
-            except Exception as error:
+                self._metadata = MetadataStore(self.path)
+                self._metadata.start()
+            except OSError as error:
                 if self.strict:
                     raise
                 warnings.warn(f"{type(error).__name__}: {error}", RecordingWarning, stacklevel=2)
@@ -96,8 +88,16 @@ class Run(_core.Run):
     def close(self) -> None:
         """Seals the files. May be called again; what is recorded afterwards is ignored."""
         super().close()
+        if self._metadata is not None and self._metadata.owner == os.getpid():
+            self._metadata.wait()
         self._closed = True
         _open_runs.discard(self)
+
+    def update_metadata(self) -> None:
+        """Looks again at packages, git and modifications at run time; writes what has changed."""
+        if self._metadata is not None:
+            self._metadata.wait()
+            self._metadata.update()
 
     @property
     def closed(self) -> bool:
@@ -121,12 +121,12 @@ class Run(_core.Run):
 
 
 def init(base: str | os.PathLike[str] = "runs", **options: Any) -> Run:
-    """Opens the process-wide run: from now on `record` and all probes write to it. Options as of Run, metadata on.
+    """Opens the process-wide run: from now on `record` and all probes write to it. Options as of Run.
 
     A run that was current is closed. A folder that cannot be written is warned of, and nothing is recorded.
     """
     close()
-    run = Run(base, **{"metadata": True} | options)
+    run = Run(base, **options)
     _set_current(run)
     return run
 

@@ -27,6 +27,7 @@ class MetadataStore:
         self.folder = Path(folder).resolve()
         self.cwd = working_directory or os.getcwd()
         self.packages_asked = tuple(packages_asked)
+        self.owner = os.getpid()
         self._lock = threading.RLock()
         self._written: dict[str, bytes] = {}
         self._thread: threading.Thread | None = None
