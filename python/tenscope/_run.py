@@ -17,7 +17,6 @@ from tenscope import _core, _ranks
 from tenscope._errors import Error, RecordingWarning
 from tenscope.metadata.store import MetadataStore
 
-
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _current: Run | None = None
 _opened = 0
