@@ -1,0 +1,103 @@
+#include "cli/run_diff.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "core/json_writer.hpp"
+#include "report/run_diff.hpp"
+#include "tenscope/diff.hpp"
+#include "tenscope/error.hpp"
+
+namespace tenscope::cli {
+namespace {
+
+std::vector<std::string> read_map_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error(ErrorCode::NotFound, fmt::format("cannot read the map: no such file: {}", path));
+  std::vector<std::string> rules;
+  for (std::string line; std::getline(file, line);) {
+    const auto begin = line.find_first_not_of(" \t\r"), end = line.find_last_not_of(" \t\r");
+    if (begin != std::string::npos && line[begin] != '#') rules.push_back(line.substr(begin, end - begin + 1));
+  }
+  return rules;
+}
+
+void show_progress(double done) {
+  constexpr int kWidth = 30;
+  const int filled = static_cast<int>(done * kWidth);
+  fmt::print(stderr, "\r[{:<{}}] {:3.0f} %", std::string(static_cast<std::size_t>(filled), '='), kWidth, 100 * done);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+void add_run_diff_options(CLI::App& app, RunDiffOptions& options) {
+  app.add_option("--map", options.map,
+                 "Runs: modules of A that are modules of B under another name, 'blocks.*=layers.*'")
+      ->take_all()
+      ->expected(1);
+  app.add_option("--map-file", options.map_file, "Runs: a file with such a map on each line");
+  app.add_option("--tolerance", options.tolerance,
+                 "Runs: largest harmless difference, as a part of a tensor's largest value (default: by dtype)");
+  app.add_option("--html", options.html, "Runs: write the report as one page to this file");
+  app.add_option("--top", options.top, "Runs: rows of each table")->capture_default_str();
+  app.add_flag("--strict", options.strict, "Runs: renamed modules, and what is on one side only, are differences too");
+  app.add_flag("--ranks", options.ranks, "One run: what should be equal across its ranks and is not");
+}
+
+int diff_run_folders(const std::string& a, const std::string& b, const RunDiffOptions& options, const Output& output) {
+  DiffOptions settings{.map = options.map, .tolerance = options.tolerance};
+  if (!options.map_file.empty())
+    for (std::string& rule : read_map_file(options.map_file)) settings.map.push_back(std::move(rule));
+  if (output.progress) settings.on_progress = show_progress;
+  const RunDiff diff = diff_runs(a, b, settings);
+  if (output.progress) fmt::print(stderr, "\r{:40}\r", "");
+  if (!options.html.empty()) {
+    std::ofstream page(options.html, std::ios::binary);
+    if (!(page << report::run_diff_html(diff)).flush())
+      throw Error(ErrorCode::Io, fmt::format("cannot write the page: {}", options.html));
+  }
+  if (output.json)
+    fmt::print("{}\n", report::run_diff_json(diff));
+  else
+    fmt::print("{}",
+               report::run_diff_text(diff, {.color = output.color, .top = options.top, .strict = options.strict}));
+  const bool is_same = diff.within_tolerance && !(options.strict && !(diff.renamed.empty() && diff.unmatched.empty()));
+  return is_same ? kFine : kDifferent;
+}
+
+int diff_run_ranks(const std::string& run, const RunDiffOptions& options, const Output& output) {
+  const std::vector<RankDifference> differences = diff_ranks(run);
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object().key("equal").boolean(differences.empty()).key("differences").begin_array();
+    for (const RankDifference& one : differences) {
+      json.begin_object()
+          .key("name")
+          .text(one.place.name)
+          .key("module")
+          .text(one.place.module)
+          .key("io")
+          .text(one.place.io);
+      json.key("step").number(one.place.step).key("call").number(one.place.call).key("ranks").begin_array();
+      for (const int rank : one.ranks) json.number(rank);
+      json.end_array().key("rel_max").number(one.rel_max).end_object();
+    }
+    json.end_array().end_object();
+    fmt::print("{}\n", text);
+  } else if (differences.empty()) {
+    fmt::print("the ranks are in step: parameters, buffers and gradients agree bit for bit\n");
+  } else {
+    fmt::print("the ranks part at step {}: {} on rank {}\n", differences[0].place.step, differences[0].place.name,
+               differences[0].ranks[0]);
+    for (std::size_t i = 0; i < differences.size() && i < options.top; ++i)
+      fmt::print("  {:<40} {:<8} step {:<6} {:.2g}\n", differences[i].place.name, differences[i].place.io,
+                 differences[i].place.step, differences[i].rel_max);
+    if (differences.size() > options.top) fmt::print("  ... {} more\n", differences.size() - options.top);
+  }
+  return differences.empty() ? kFine : kDifferent;
+}
+
+}  // namespace tenscope::cli

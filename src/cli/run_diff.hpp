@@ -1,0 +1,28 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+
+namespace tenscope::cli {
+
+// `diff` on run folders: the options that only runs have, and the comparison.
+struct RunDiffOptions {
+  std::vector<std::string> map;
+  std::string map_file;
+  std::optional<double> tolerance;
+  std::string html;
+  std::size_t top = 10;
+  bool strict = false;
+  bool ranks = false;
+};
+
+void add_run_diff_options(CLI::App& app, RunDiffOptions& options);
+int diff_run_folders(const std::string& a, const std::string& b, const RunDiffOptions& options, const Output& output);
+int diff_run_ranks(const std::string& run, const RunDiffOptions& options, const Output& output);
+
+}  // namespace tenscope::cli

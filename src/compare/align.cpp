@@ -1,0 +1,285 @@
+// Overview. Modules are matched first (module_tree.cpp); then an event's key is its rank, step, module, call and the
+// rest of its name, with the first run's modules said in the second run's names. Runs mostly go in step, so that equal
+// keys are met side by side; what is left is found by a table. What is still alone is tried again without its last name
+// (an argument given by keyword, a parameter with another name), then, where no modules are known, by shapes in order.
+#include "compare/align.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "compare/sequence.hpp"
+
+namespace tenscope::compare {
+namespace {
+
+bool is_pairable(const Item& item) {
+  return item.kind == EventKind::Value || item.kind == EventKind::Change || item.kind == EventKind::Enter ||
+         item.kind == EventKind::Exit;
+}
+
+struct Key {
+  TextId root, scope, tail;
+  std::int64_t step, call;
+  std::uint32_t sort;        // kind, io and phase
+  std::uint32_t repetition;  // of the same key in the lane
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const noexcept {
+    std::uint64_t hash = key.root;
+    for (const std::uint64_t part : {static_cast<std::uint64_t>(key.scope), static_cast<std::uint64_t>(key.tail),
+                                     static_cast<std::uint64_t>(key.step), static_cast<std::uint64_t>(key.call),
+                                     static_cast<std::uint64_t>(key.sort), static_cast<std::uint64_t>(key.repetition)})
+      hash = (hash ^ part) * 0x9E3779B97F4A7C15ULL, hash ^= hash >> 29;
+    return hash;
+  }
+};
+
+Key key_of(const Item& item) {
+  return {item.root,
+          item.scope,
+          item.tail,
+          item.step,
+          item.call,
+          (static_cast<std::uint32_t>(item.kind) << 16) | (static_cast<std::uint32_t>(item.io) << 8) |
+              static_cast<std::uint32_t>(item.phase),
+          0};
+}
+
+class LaneAligner {
+ public:
+  LaneAligner(Alignment& alignment, Interner& interner, const Lane& a, const Lane& b)
+      : alignment_(alignment), interner_(interner), a_(a.items), b_(b.items) {
+    pair_.a = &a;
+    pair_.b = &b;
+    pair_.to_b.assign(a_.size(), kAlone);
+    pair_.to_a.assign(b_.size(), kAlone);
+  }
+
+  LanePair align() {
+    const std::size_t common = walk_together();
+    match_by_key(common);
+    match_without_tail();
+    match_plain_names();
+    return std::move(pair_);
+  }
+
+ private:
+  void join(std::size_t a, std::size_t b) {
+    pair_.to_b[a] = static_cast<std::int64_t>(b);
+    pair_.to_a[b] = static_cast<std::int64_t>(a);
+  }
+
+  // The key of an event of the first run in the words of the second.
+  Key translated(const Item& item) {
+    Key key = key_of(item);
+    if (item.root == 0) return key;
+    const int node = alignment_.tree_a.find(item.root, item.scope);
+    const int partner = alignment_.module_to_b[static_cast<std::size_t>(node)];
+    if (partner < 0) {
+      key.root = ~0U;
+      return key;
+    }
+    const auto [place, is_new] = scope_in_b_.try_emplace(partner);
+    const ModuleNode& module = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)];
+    if (is_new) place->second = interner_.text(module.path);
+    key.root = module.root;
+    key.scope = place->second;
+    return key;
+  }
+
+  std::size_t walk_together() {
+    std::size_t i = 0, j = 0;
+    while (true) {
+      while (i < a_.size() && !is_pairable(a_[i])) ++i;
+      while (j < b_.size() && !is_pairable(b_[j])) ++j;
+      if (i == a_.size() || j == b_.size() || !(translated(a_[i]) == key_of(b_[j]))) return i;
+      join(i++, j++);
+    }
+  }
+
+  void match_by_key(std::size_t from) {
+    std::unordered_map<Key, std::size_t, KeyHash> in_b;
+    std::unordered_map<Key, std::uint32_t, KeyHash> count;
+    const auto numbered = [&](Key key) {
+      key.repetition = count[key]++;
+      return key;
+    };
+    for (std::size_t j = 0; j < b_.size(); ++j)
+      if (is_pairable(b_[j]) && pair_.to_a[j] == kAlone) in_b.emplace(numbered(key_of(b_[j])), j);
+    count.clear();
+    for (std::size_t i = from; i < a_.size(); ++i) {
+      if (!is_pairable(a_[i]) || pair_.to_b[i] != kAlone) continue;
+      const Key key = translated(a_[i]);
+      if (key.root == ~0U) continue;
+      if (const auto found = in_b.find(numbered(key)); found != in_b.end()) join(i, found->second);
+    }
+  }
+
+  void match_without_tail() {
+    std::unordered_map<Key, std::vector<std::size_t>, KeyHash> in_b;
+    for (std::size_t j = 0; j < b_.size(); ++j)
+      if (b_[j].is_tensor && b_[j].root != 0 && pair_.to_a[j] == kAlone) {
+        Key key = key_of(b_[j]);
+        key.tail = 0;
+        in_b[key].push_back(j);
+      }
+    if (in_b.empty()) return;
+    for (std::size_t i = 0; i < a_.size(); ++i) {
+      if (!a_[i].is_tensor || a_[i].root == 0 || pair_.to_b[i] != kAlone) continue;
+      Key key = translated(a_[i]);
+      key.tail = 0;
+      const auto found = in_b.find(key);
+      if (found == in_b.end()) continue;
+      for (const std::size_t j : found->second)
+        if (pair_.to_a[j] == kAlone && a_[i].shape == b_[j].shape) {
+          join(i, j);
+          break;
+        }
+    }
+  }
+
+  struct PlainName {
+    TextId name, shape;
+    std::uint64_t fingerprint;
+    std::vector<std::size_t> items;
+  };
+
+  static std::vector<PlainName> plain_names(const std::vector<Item>& items, const std::vector<std::int64_t>& partner) {
+    std::vector<PlainName> names;
+    std::unordered_map<TextId, std::size_t> index;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (!items[i].is_tensor || partner[i] != kAlone) continue;
+      const auto [place, is_new] = index.try_emplace(items[i].name, names.size());
+      if (is_new) names.push_back({items[i].name, items[i].shape, items[i].fingerprint.low, {}});
+      names[place->second].items.push_back(i);
+    }
+    return names;
+  }
+
+  // For recordings without modules on at least one side: names in the order of their first tensors.
+  void match_plain_names() {
+    const auto is_plain = [](const Item& item) { return item.is_tensor && item.root == 0; };
+    if (std::none_of(a_.begin(), a_.end(), is_plain) && std::none_of(b_.begin(), b_.end(), is_plain)) return;
+    const auto names_a = plain_names(a_, pair_.to_b), names_b = plain_names(b_, pair_.to_a);
+    std::vector<std::uint64_t> tokens_a, tokens_b;
+    for (const PlainName& name : names_a) tokens_a.push_back(name.fingerprint);
+    for (const PlainName& name : names_b) tokens_b.push_back(name.fingerprint);
+    for (const auto& [x, y] : align_sequences(tokens_a, tokens_b, [&](std::size_t x, std::size_t y) {
+           return names_a[x].fingerprint == names_b[y].fingerprint ? 8 : names_a[x].shape == names_b[y].shape ? 3 : 0;
+         })) {
+      for (std::size_t k = 0; k < std::min(names_a[x].items.size(), names_b[y].items.size()); ++k)
+        join(names_a[x].items[k], names_b[y].items[k]);
+      if (names_a[x].name != names_b[y].name)
+        alignment_.renamed.push_back(
+            {"", std::string(interner_.text(names_a[x].name)), std::string(interner_.text(names_b[y].name))});
+    }
+  }
+
+  Alignment& alignment_;
+  Interner& interner_;
+  const std::vector<Item>& a_;
+  const std::vector<Item>& b_;
+  std::unordered_map<int, TextId> scope_in_b_;
+  LanePair pair_;
+};
+
+void list_renamed(Alignment& alignment, const Interner& interner) {
+  for (std::size_t i = 0; i < alignment.tree_a.nodes.size(); ++i) {
+    if (alignment.module_to_b[i] < 0) continue;
+    const ModuleNode& a = alignment.tree_a.nodes[i];
+    const ModuleNode& b = alignment.tree_b.nodes[static_cast<std::size_t>(alignment.module_to_b[i])];
+    if (a.path == b.path) continue;
+    const bool parent_says_so = a.parent >= 0 && b.parent >= 0 &&
+                                alignment.module_to_b[static_cast<std::size_t>(a.parent)] == b.parent &&
+                                last_part(a.path) == last_part(b.path);
+    if (!parent_says_so) alignment.renamed.push_back({std::string(interner.text(a.root)), a.path, b.path});
+  }
+}
+
+// Modules on one side only, the outermost of them; and single events of modules on both sides, by name.
+class UnmatchedList {
+ public:
+  UnmatchedList(Alignment& alignment, const Interner& interner, int side)
+      : alignment_(alignment),
+        interner_(interner),
+        side_(side),
+        tree_(side == 0 ? alignment.tree_a : alignment.tree_b) {
+    has_partner_.assign(tree_.nodes.size(), false);
+    for (std::size_t i = 0; i < alignment.module_to_b.size(); ++i)
+      if (alignment.module_to_b[i] >= 0)
+        has_partner_[side == 0 ? i : static_cast<std::size_t>(alignment.module_to_b[i])] = true;
+  }
+
+  void add(const Item& item) {
+    int node = item.root == 0 ? -1 : tree_.find(item.root, item.scope);
+    if (node >= 0 && !has_partner_[static_cast<std::size_t>(node)]) {
+      int parent = tree_.nodes[static_cast<std::size_t>(node)].parent;
+      while (parent >= 0 && !has_partner_[static_cast<std::size_t>(parent)]) {
+        node = parent;
+        parent = tree_.nodes[static_cast<std::size_t>(node)].parent;
+      }
+      modules_[node] += is_value(item);
+    } else if (is_value(item)) {
+      ++single_[{item.root, item.scope, item.name}];
+    }
+  }
+
+  void finish() {
+    for (const auto& [node, events] : modules_) {
+      const ModuleNode& module = tree_.nodes[static_cast<std::size_t>(node)];
+      alignment_.unmatched.push_back({side_, text(module.root), module.path, text(module.cls), "", events});
+    }
+    for (const auto& [key, events] : single_)
+      alignment_.unmatched.push_back(
+          {side_, text(std::get<0>(key)), text(std::get<1>(key)), "", text(std::get<2>(key)), events});
+  }
+
+ private:
+  static bool is_value(const Item& item) { return item.kind == EventKind::Value || item.kind == EventKind::Change; }
+  std::string text(TextId id) const { return std::string(interner_.text(id)); }
+
+  Alignment& alignment_;
+  const Interner& interner_;
+  int side_;
+  const ModuleTree& tree_;
+  std::vector<bool> has_partner_;
+  std::map<int, std::size_t> modules_;
+  std::map<std::tuple<TextId, TextId, TextId>, std::size_t> single_;
+};
+
+void list_unmatched(Alignment& alignment, const Timeline& timeline, const Interner& interner, int side) {
+  UnmatchedList list(alignment, interner, side);
+  for (const Lane& lane : timeline.lanes) {
+    const auto pair = std::find_if(alignment.lanes.begin(), alignment.lanes.end(),
+                                   [&](const LanePair& p) { return (side == 0 ? p.a : p.b) == &lane; });
+    for (std::size_t i = 0; i < lane.items.size(); ++i) {
+      const bool is_alone = pair == alignment.lanes.end() || (side == 0 ? pair->to_b : pair->to_a)[i] == kAlone;
+      if (is_alone && is_pairable(lane.items[i])) list.add(lane.items[i]);
+    }
+  }
+  list.finish();
+}
+
+}  // namespace
+
+Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& interner,
+                          const std::vector<std::string>& map) {
+  Alignment alignment;
+  alignment.tree_a = build_module_tree(a, interner);
+  alignment.tree_b = build_module_tree(b, interner);
+  alignment.module_to_b = match_modules(alignment.tree_a, alignment.tree_b, map);
+  list_renamed(alignment, interner);
+  for (const Lane& lane : a.lanes)
+    for (const Lane& other : b.lanes)
+      if (lane.rank == other.rank && lane.ordinal == other.ordinal)
+        alignment.lanes.push_back(LaneAligner(alignment, interner, lane, other).align());
+  list_unmatched(alignment, a, interner, 0);
+  list_unmatched(alignment, b, interner, 1);
+  return alignment;
+}
+
+}  // namespace tenscope::compare

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/align.hpp"
+#include "compare/measure.hpp"
+#include "compare/noise.hpp"
+
+namespace tenscope::compare {
+
+inline constexpr std::int64_t kNothing = -1;
+
+// A place where a difference starts, as indices into the items of a pair of lanes.
+struct Origin {
+  std::size_t lane = 0;       // of Alignment::lanes
+  std::size_t position = 0;   // in the order of execution of its lane
+  std::int64_t a = kNothing;  // the event on each side; kNothing: it is missing there
+  std::int64_t b = kNothing;
+  std::int64_t shown_a = kNothing;  // the event to show for it: of a gradient inside, the first parameter's gradient
+  std::int64_t shown_b = kNothing;
+  std::string blamed;                     // path of the innermost module to blame, in the first run's names
+  std::int64_t last_agreeing = kNothing;  // in a's items
+  std::string reason;
+  std::size_t tensors = 1;
+  // What orders origins that arise together: gradients and parameters of one step, initial values.
+  std::int64_t step = 0;
+  Phase phase = Phase::None;
+};
+
+struct Findings {
+  std::vector<Origin> origins;  // in the order in which they arise
+  std::optional<Origin> first_bit_difference;
+  std::size_t compared = 0, bit_equal = 0, noise = 0, consequences = 0;
+};
+
+// Walks through both runs together and finds the places that start a difference.
+Findings find_origins(const Alignment& alignment, const Interner& interner, const Measure& measure,
+                      const NoiseJudge& judge, const std::function<void(double)>& on_progress = {});
+
+}  // namespace tenscope::compare

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "compare/timeline.hpp"
+#include "tenscope/diff.hpp"
+
+namespace tenscope::compare {
+
+// A module of a run, or a name on the way to one.
+struct ModuleNode {
+  TextId root = 0;
+  std::string path;
+  TextId cls = 0;
+  int parent = -1;              // -1: an outermost module
+  std::vector<int> children;    // in the order of their first call
+  std::uint64_t order = ~0ULL;  // of the first call in it, or below it
+  std::uint64_t structure = 0;  // class, parameters' names and shapes, and those of the modules below
+  std::uint64_t content = 0;    // the parameters' numbers, or those of the first output; 0: unknown
+};
+
+// The modules of a run: what its events say of them, over all its processes.
+struct ModuleTree {
+  std::vector<ModuleNode> nodes;
+  std::vector<int> roots;  // in the order of their first event
+  std::unordered_map<std::uint64_t, int> index;
+
+  static std::uint64_t key(TextId root, TextId scope) { return (static_cast<std::uint64_t>(root) << 32) | scope; }
+  int find(TextId root, TextId scope) const {
+    const auto found = index.find(key(root, scope));
+    return found == index.end() ? -1 : found->second;
+  }
+};
+
+ModuleTree build_module_tree(const Timeline& timeline, Interner& interner);
+
+// For each node of `a` its partner in `b`, or -1.
+std::vector<int> match_modules(const ModuleTree& a, const ModuleTree& b, const std::vector<std::string>& map);
+
+}  // namespace tenscope::compare

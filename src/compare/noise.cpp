@@ -1,0 +1,84 @@
+// Overview. Noise and mistakes are told apart by three questions, asked of a place whose inputs carry no more than
+// noise.
+//
+// How large? Two correct implementations of one module differ by some roundings: measured on attention, convolutions
+// and matrix products of up to 2048 terms they differ by 1 to 15 units of roundoff in float32, and by less than 1.2
+// units in the half types (which round once, at the end). The tolerances stand well above that.
+//
+// How systematic? Noise has random signs. A changed epsilon or factor moves all elements in proportion to their values:
+// its difference correlates with the tensor itself and is a mistake, although it may be smaller than the tolerance.
+//
+// How much of it was there before? What arrives as noise may leave enlarged: an amplifier, not a source.
+#include "compare/noise.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenscope::compare {
+namespace {
+
+constexpr double kCorrelated = 0.5;
+constexpr std::int64_t kEnoughElements = 32;
+constexpr double kFlippedPart = 0.02;
+
+double amplification(Stage stage) {
+  switch (stage) {
+    case Stage::Forward:
+      return 30;
+    case Stage::Backward:
+      return 100;
+    default:
+      return 1000;
+  }
+}
+
+bool is_wide(DType dtype) { return dtype == DType::F64 || dtype == DType::F32 || kind_of(dtype) == DTypeKind::Complex; }
+
+bool is_systematic(const PairError& error, DType dtype) {
+  const double limit = unit_roundoff(dtype) * (is_wide(dtype) ? 20 : 0.5);
+  return error.count >= kEnoughElements && std::abs(error.correlation) > kCorrelated && error.rel_l2 > limit;
+}
+
+}  // namespace
+
+double unit_roundoff(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::F64:
+    case DType::C128:
+      return 0x1p-53;
+    case DType::F32:
+    case DType::C64:
+      return 0x1p-24;
+    case DType::F16:
+      return 0x1p-11;
+    case DType::BF16:
+      return 0x1p-9;
+    case DType::F8E4M3:
+    case DType::F8E4M3Fnuz:
+      return 0x1p-4;
+    case DType::F8E5M2:
+    case DType::F8E5M2Fnuz:
+      return 0x1p-3;
+    default:
+      return 0;
+  }
+}
+
+double default_tolerance(DType dtype) noexcept { return unit_roundoff(dtype) * (is_wide(dtype) ? 500 : 3); }
+
+bool NoiseJudge::is_noise(const PairError& error, DType dtype, const Trust& inputs, Stage stage, double floor) const {
+  if (!error.is_comparable || error.has_other_finite) return false;
+  const double difference = error.relative(floor);
+  const double inherited = inputs.noise * amplification(stage);
+  if (tolerance_) return difference <= std::max(*tolerance_, inherited);
+  const DTypeKind kind = kind_of(dtype);
+  if (kind != DTypeKind::Float && kind != DTypeKind::Complex)  // a decision near its threshold may fall the other way
+    return inputs.noise > 0 && static_cast<double>(error.differing) <= kFlippedPart * static_cast<double>(error.count);
+  if (inputs.noise == 0 && floor <= error.scale) {
+    if (is_systematic(error, dtype)) return false;
+    if (!is_wide(dtype) && error.rel_l2 > unit_roundoff(dtype)) return false;
+  }
+  return difference <= std::max(default_tolerance(dtype), inherited);
+}
+
+}  // namespace tenscope::compare

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+
+#include "compare/measure.hpp"
+#include "tenscope/dtype.hpp"
+
+namespace tenscope::compare {
+
+// What is known of the tensors that a place computes from.
+struct Trust {
+  double noise = 0;         // the largest relative difference among them; all of it rounding noise
+  bool is_tainted = false;  // one of them differs beyond that
+
+  void add(const Trust& other) {
+    noise = noise > other.noise ? noise : other.noise;
+    is_tainted |= other.is_tainted;
+  }
+};
+
+// How much of its inputs' noise a place may hand on enlarged. Gradients cancel more than activations, and an optimizer
+// that divides by the gradients' size more than those.
+enum class Stage { Forward, Backward, Optimizer };
+
+// Half the distance between neighbouring numbers near 1.
+double unit_roundoff(DType dtype) noexcept;
+
+// The largest relative difference that two correct implementations of one module have.
+double default_tolerance(DType dtype) noexcept;
+
+// Rounding noise or a mistake? Judges what a place adds to the differences of its inputs. `floor`: the magnitude below
+// which the tensor's own size says nothing.
+class NoiseJudge {
+ public:
+  explicit NoiseJudge(std::optional<double> tolerance) : tolerance_(tolerance) {}
+  bool is_noise(const PairError& error, DType dtype, const Trust& inputs, Stage stage, double floor) const;
+
+ private:
+  std::optional<double> tolerance_;
+};
+
+}  // namespace tenscope::compare

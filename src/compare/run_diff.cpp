@@ -1,0 +1,163 @@
+#include "compare/run_diff.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "compare/align.hpp"
+#include "compare/causality.hpp"
+#include "compare/settings.hpp"
+#include "tenscope/error.hpp"
+
+namespace tenscope::compare {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An io as a report has it: gradients inside the network are gradients, what has no role is a value.
+std::string_view said_io(Io io) {
+  switch (io) {
+    case Io::None:
+    case Io::Local:
+      return "value";
+    case Io::GradOutput:
+    case Io::GradInput:
+      return "grad";
+    default:
+      return to_string(io);
+  }
+}
+
+class ResultMaker {
+ public:
+  ResultMaker(const Alignment& alignment, const Interner& interner, const Describe& describe)
+      : alignment_(alignment), interner_(interner), describe_(describe) {}
+
+  DiffOrigin make(const Origin& origin) const {
+    const LanePair& lane = alignment_.lanes[origin.lane];
+    const Item& seen = item(lane, origin.a, origin.b);
+    const Item& shown = item(lane, origin.shown_a, origin.shown_b);
+    DiffOrigin result;
+    result.place = place(lane, shown);
+    result.place.module = origin.blamed;
+    result.place.phase = to_string(origin.phase);
+    result.place.cls = class_of(seen.root, origin.blamed);
+    result.seen_in = interner_.text(seen.scope);
+    result.seen_as = interner_.text(seen.name);
+    result.reason = origin.reason;
+    result.tensors = origin.tensors;
+    if (origin.last_agreeing != kNothing)
+      result.last_agreeing = place(lane, lane.a->items[static_cast<std::size_t>(origin.last_agreeing)]);
+    result.metrics = metrics(lane, origin);
+    return result;
+  }
+
+ private:
+  static const Item& item(const LanePair& lane, std::int64_t a, std::int64_t b) {
+    return a != kNothing ? lane.a->items[static_cast<std::size_t>(a)] : lane.b->items[static_cast<std::size_t>(b)];
+  }
+
+  DiffMetrics metrics(const LanePair& lane, const Origin& origin) const {
+    if (origin.shown_a != kNothing && origin.shown_b != kNothing)
+      return describe_(lane.a->items[static_cast<std::size_t>(origin.shown_a)],
+                       lane.b->items[static_cast<std::size_t>(origin.shown_b)]);
+    DiffMetrics metrics;
+    metrics.remark = origin.shown_a == kNothing ? "missing in the first run" : "missing in the second run";
+    metrics.max_abs = metrics.rel_max = metrics.rel_l2 = metrics.correlation = std::numeric_limits<double>::quiet_NaN();
+    return metrics;
+  }
+
+  DiffPlace place(const LanePair& lane, const Item& at) const {
+    DiffPlace place;
+    place.root = interner_.text(at.root);
+    place.module = interner_.text(at.scope);
+    place.name = interner_.text(at.name);
+    if (at.io == Io::Grad && place.name.ends_with(".grad")) place.name.resize(place.name.size() - 5);
+    place.io = said_io(at.io);
+    place.phase = to_string(at.phase);
+    place.cls = interner_.text(at.cls);
+    place.site = interner_.text(at.site);
+    place.step = at.step;
+    place.call = at.call;
+    place.rank = lane.a->rank;
+    return place;
+  }
+
+  std::string class_of(TextId root, const std::string& path) const {
+    for (const ModuleNode& node : alignment_.tree_a.nodes)
+      if (node.root == root && node.path == path) return std::string(interner_.text(node.cls));
+    return {};
+  }
+
+  const Alignment& alignment_;
+  const Interner& interner_;
+  const Describe& describe_;
+};
+
+void note_missing_lanes(const Timeline& a, const Timeline& b, RunDiff& diff) {
+  std::set<int> ranks_a, ranks_b;
+  for (const Lane& lane : a.lanes) ranks_a.insert(lane.rank);
+  for (const Lane& lane : b.lanes) ranks_b.insert(lane.rank);
+  for (const int rank : ranks_a)
+    if (!ranks_b.contains(rank)) diff.notes.push_back(fmt::format("rank {} is only in the first run", rank));
+  for (const int rank : ranks_b)
+    if (!ranks_a.contains(rank)) diff.notes.push_back(fmt::format("rank {} is only in the second run", rank));
+}
+
+// Modules that were not seen, and the like.
+void note_unseen(const Timeline& timeline, const Interner& interner, std::string_view which, RunDiff& diff) {
+  std::set<std::string> said;
+  for (const Lane& lane : timeline.lanes)
+    for (const Item& item : lane.items) {
+      if (item.kind == EventKind::Dropped)
+        said.insert(
+            fmt::format("{} run: {:.0f} events were not recorded ({})", which, item.number, interner.text(item.name)));
+      if (item.kind == EventKind::Note && interner.text(item.name) == "not_seen")
+        said.insert(fmt::format("{} run: not seen: {} {}", which, interner.text(item.scope), interner.text(item.text)));
+    }
+  diff.notes.insert(diff.notes.end(), said.begin(), said.end());
+}
+
+}  // namespace
+
+RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measure& measure,
+                       const Describe& describe, const DiffOptions& options) {
+  Alignment alignment = align_timelines(a, b, interner, options.map);
+  const Findings findings =
+      find_origins(alignment, interner, measure, NoiseJudge(options.tolerance), options.on_progress);
+
+  RunDiff diff;
+  diff.compared = findings.compared;
+  diff.bit_equal = findings.bit_equal;
+  diff.noise = findings.noise;
+  diff.consequences = findings.consequences;
+  diff.origin_count = findings.origins.size();
+  diff.within_tolerance = findings.origins.empty();
+  const ResultMaker maker(alignment, interner, describe);
+  for (const Origin& origin : findings.origins) {
+    if (diff.origins.size() == options.max_origins) break;
+    diff.origins.push_back(maker.make(origin));
+  }
+  if (!diff.origins.empty()) diff.first_divergence = diff.origins.front();
+  if (findings.first_bit_difference) diff.first_bit_difference = maker.make(*findings.first_bit_difference);
+  diff.renamed = std::move(alignment.renamed);
+  diff.unmatched = std::move(alignment.unmatched);
+  diff.settings = compare_settings(a, b, interner);
+  note_missing_lanes(a, b, diff);
+  note_unseen(a, interner, "first", diff);
+  note_unseen(b, interner, "second", diff);
+  diff.equal = diff.compared == diff.bit_equal && diff.unmatched.empty() && diff.renamed.empty();
+  const bool has_values =
+      std::any_of(diff.unmatched.begin(), diff.unmatched.end(), [](const DiffUnmatched& u) { return u.events > 0; });
+  if (diff.compared == 0 && has_values) {
+    diff.within_tolerance = false;
+    diff.notes.emplace_back("the runs have nothing in common: no tensor of one could be paired with one of the other");
+  }
+  return diff;
+}
+
+}  // namespace tenscope::compare

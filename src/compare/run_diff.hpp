@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "compare/measure.hpp"
+#include "compare/timeline.hpp"
+#include "tenscope/diff.hpp"
+
+namespace tenscope::compare {
+
+// Is this the folder of a run, or a folder of runs?
+bool is_run_folder(const std::filesystem::path& path);
+
+using Describe = std::function<DiffMetrics(const Item& a, const Item& b)>;
+
+// The comparison without files: on timelines that were read with one interner. `measure` and `describe` are asked only
+// where fingerprints differ.
+RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measure& measure,
+                       const Describe& describe, const DiffOptions& options);
+
+}  // namespace tenscope::compare

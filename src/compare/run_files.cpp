@@ -1,0 +1,214 @@
+// diff_runs and diff_ranks: the comparison on run folders. Tensors are mapped when two fingerprints differ, and each
+// pair of contents is measured once: a module's output is the next one's input.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <unordered_map>
+
+#include "compare/measure.hpp"
+#include "compare/run_diff.hpp"
+#include "tenscope/error.hpp"
+#include "tenscope/reader.hpp"
+
+namespace tenscope {
+namespace {
+
+namespace fs = std::filesystem;
+using compare::Item;
+using compare::PairError;
+
+// From statistics alone: a lower bound of the true difference.
+PairError measure_statistics(const TensorRecord& a, const TensorRecord& b) {
+  PairError error;
+  error.remark = "only statistics were kept";
+  if (a.shape != b.shape) {
+    error.is_comparable = false;
+    error.remark = "the shapes differ";
+    return error;
+  }
+  const Stats &x = a.stats, &y = b.stats;
+  error.count = x.count;
+  error.differing = 1;
+  error.has_other_finite = x.nan != y.nan || x.pos_inf != y.pos_inf || x.neg_inf != y.neg_inf;
+  error.scale = x.abs_max;
+  for (const auto& [p, q] : {std::pair{x.min, y.min}, {x.max, y.max}, {x.mean, y.mean}, {x.std, y.std}})
+    if (std::isfinite(p) && std::isfinite(q)) error.max_abs = std::max(error.max_abs, std::abs(p - q));
+  error.rel_l2 = x.l2 > 0 ? std::abs(x.l2 - y.l2) / x.l2 : 0;
+  return error;
+}
+
+class FileComparer {
+ public:
+  FileComparer(const Reader& a, const Reader& b) : a_(a), b_(b) {}
+
+  PairError measure(const Item& x, const Item& y) {
+    if (x.is_tensor != y.is_tensor) return {.is_comparable = false, .remark = "a tensor on one side only"};
+    if (!x.is_tensor) {
+      if (x.has_number && y.has_number) return compare::measure_numbers(x.number, y.number);
+      return {.is_comparable = false, .remark = "the values differ"};
+    }
+    if (x.shape != y.shape) return {.is_comparable = false, .remark = "the shapes differ"};
+    const auto [place, is_new] = measured_.try_emplace(ContentPair{x.fingerprint, y.fingerprint, x.dtype, y.dtype});
+    if (is_new) place->second = measure_tensors(x, y);
+    return place->second;
+  }
+
+  DiffMetrics describe(const Item& x, const Item& y) const {
+    if (x.is_tensor && y.is_tensor && x.has_bytes && y.has_bytes) {
+      const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+      return compare::describe(data_a.view, data_b.view);
+    }
+    DiffMetrics metrics;
+    PairError error;
+    if (x.is_tensor && y.is_tensor) {
+      const auto tensor_a = std::get<TensorRecord>(a_.event(x.event).value),
+                 tensor_b = std::get<TensorRecord>(b_.event(y.event).value);
+      metrics.dtype_a = to_string(tensor_a.dtype);
+      metrics.dtype_b = to_string(tensor_b.dtype);
+      metrics.shape_a = tensor_a.shape;
+      metrics.shape_b = tensor_b.shape;
+      error = measure_statistics(tensor_a, tensor_b);
+    } else if (x.has_number && y.has_number) {
+      error = compare::measure_numbers(x.number, y.number);
+      metrics.worst_a = x.number;
+      metrics.worst_b = y.number;
+    } else {
+      error.is_comparable = false;
+      error.remark = x.is_tensor != y.is_tensor ? "a tensor on one side only" : "the values differ";
+    }
+    metrics.count = error.count;
+    metrics.differing = error.differing;
+    metrics.remark = error.remark;
+    metrics.max_abs = error.is_comparable ? error.max_abs : std::numeric_limits<double>::quiet_NaN();
+    metrics.rel_max = error.is_comparable ? error.relative() : std::numeric_limits<double>::quiet_NaN();
+    metrics.rel_l2 = error.rel_l2;
+    return metrics;
+  }
+
+ private:
+  struct ContentPair {
+    Fingerprint a, b;
+    DType dtype_a, dtype_b;
+    friend bool operator==(const ContentPair&, const ContentPair&) = default;
+  };
+  struct ContentHash {
+    std::size_t operator()(const ContentPair& pair) const noexcept {
+      return pair.a.low ^ (pair.b.low * 0x9E3779B97F4A7C15ULL);
+    }
+  };
+
+  PairError measure_tensors(const Item& x, const Item& y) const {
+    if (!x.has_bytes || !y.has_bytes)
+      return measure_statistics(std::get<TensorRecord>(a_.event(x.event).value),
+                                std::get<TensorRecord>(b_.event(y.event).value));
+    const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+    return compare::measure(data_a.view, data_b.view);
+  }
+
+  const Reader& a_;
+  const Reader& b_;
+  std::unordered_map<ContentPair, PairError, ContentHash> measured_;
+};
+
+}  // namespace
+
+namespace compare {
+
+bool is_run_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) && !list_runs(path).empty();
+}
+
+}  // namespace compare
+
+RunDiff diff_runs(const fs::path& a, const fs::path& b, const DiffOptions& options) {
+  const Reader reader_a(a), reader_b(b);
+  compare::Interner interner;
+  const compare::Timeline timeline_a = compare::read_timeline(reader_a, interner);
+  const compare::Timeline timeline_b = compare::read_timeline(reader_b, interner);
+  FileComparer comparer(reader_a, reader_b);
+  RunDiff diff = compare::diff_timelines(
+      timeline_a, timeline_b, interner, [&](const Item& x, const Item& y) { return comparer.measure(x, y); },
+      [&](const Item& x, const Item& y) { return comparer.describe(x, y); }, options);
+  diff.a = reader_a.path().string();
+  diff.b = reader_b.path().string();
+  for (const auto& [reader, which] : {std::pair{&reader_a, "first"}, std::pair{&reader_b, "second"}}) {
+    for (const Problem& problem : reader->problems())
+      diff.notes.push_back(
+          fmt::format("{} run: {} at byte {} of {}", which, problem.reason, problem.offset, problem.file.string()));
+    for (const WriterInfo& writer : reader->writers())
+      if (!writer.closed)
+        diff.notes.push_back(
+            fmt::format("{} run: {} was not closed: the process died or is still running", which, writer.folder));
+  }
+  return diff;
+}
+
+std::vector<RankDifference> diff_ranks(const fs::path& run) {
+  const Reader reader(run);
+  compare::Interner interner;
+  const compare::Timeline timeline = compare::read_timeline(reader, interner);
+  if (timeline.lanes.size() < 2)
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("cannot compare ranks: the run has only one: {}", run.string()));
+  FileComparer comparer(reader, reader);
+
+  struct Key {
+    compare::TextId root, name;
+    std::int64_t step, call;
+    compare::Io io;
+    compare::Phase phase;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, const Item*> reference;
+  const auto is_shared = [](const Item& item) {
+    const bool is_state = item.io == compare::Io::Param || item.io == compare::Io::Buffer;
+    return item.is_tensor && (is_state || (item.io == compare::Io::Grad));
+  };
+  const auto key_of = [](const Item& item) {
+    return Key{item.root, item.name, item.step, item.call, item.io, item.phase};
+  };
+  for (const Item& item : timeline.lanes[0].items)
+    if (is_shared(item)) reference.emplace(key_of(item), &item);
+
+  std::map<std::pair<compare::TextId, compare::Io>, std::size_t> found;  // by name and role, into result
+  std::vector<RankDifference> result;
+  for (std::size_t lane = 1; lane < timeline.lanes.size(); ++lane)
+    for (const Item& item : timeline.lanes[lane].items) {
+      if (!is_shared(item)) continue;
+      const auto other = reference.find(key_of(item));
+      if (other == reference.end()) continue;
+      if (other->second->fingerprint == item.fingerprint && other->second->shape == item.shape) continue;
+      const auto [place, is_new] = found.try_emplace({item.name, item.io}, result.size());
+      const int rank = timeline.lanes[lane].rank;
+      if (is_new) {
+        RankDifference difference;
+        difference.place = {.root = std::string(interner.text(item.root)),
+                            .module = std::string(interner.text(item.scope)),
+                            .name = std::string(interner.text(item.name)),
+                            .io = std::string(to_string(item.io)),
+                            .phase = std::string(to_string(item.phase)),
+                            .cls = std::string(interner.text(item.cls)),
+                            .site = {},
+                            .step = item.step,
+                            .call = item.call,
+                            .rank = rank};
+        difference.ranks.push_back(rank);
+        difference.rel_max = comparer.measure(*other->second, item).relative();
+        result.push_back(std::move(difference));
+        continue;
+      }
+      RankDifference& difference = result[place->second];
+      if (std::find(difference.ranks.begin(), difference.ranks.end(), rank) == difference.ranks.end())
+        difference.ranks.push_back(rank);
+      if (item.step < difference.place.step) difference.place.step = item.step;
+    }
+  std::stable_sort(result.begin(), result.end(),
+                   [](const RankDifference& x, const RankDifference& y) { return x.place.step < y.place.step; });
+  return result;
+}
+
+}  // namespace tenscope

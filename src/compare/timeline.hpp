@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tenscope/reader.hpp"
+
+namespace tenscope::compare {
+
+using TextId = std::uint32_t;  // 0 is the empty text
+
+// Texts and shapes as small numbers, shared by the timelines that are compared.
+class Interner {
+ public:
+  Interner() { text(""); }
+  TextId text(std::string_view text);
+  std::string_view text(TextId id) const { return texts_[id]; }
+  std::size_t size() const { return texts_.size(); }
+
+ private:
+  std::deque<std::string> texts_;
+  std::unordered_map<std::string_view, TextId> ids_;
+};
+
+enum class Io : std::uint8_t { None, Input, Output, GradOutput, GradInput, Loss, Grad, Param, Buffer, Local };
+enum class Phase : std::uint8_t { None, Init, Forward, Backward, Optimizer };
+
+Io parse_io(std::string_view io) noexcept;
+Phase parse_phase(std::string_view phase) noexcept;
+std::string_view to_string(Io io) noexcept;
+std::string_view to_string(Phase phase) noexcept;
+
+// One event, as far as comparing runs needs it.
+struct Item {
+  EventId event = 0;
+  EventKind kind = EventKind::Value;
+  Io io = Io::None;
+  Phase phase = Phase::None;
+  DType dtype = DType::F32;
+  bool is_tensor = false;
+  bool has_bytes = false;
+  bool has_number = false;
+  TextId name = 0, scope = 0, root = 0, cls = 0, site = 0;
+  TextId tail = 0;   // the name without the scope before it: "input.0", "weight", "weight.grad"
+  TextId shape = 0;  // as text, "2x3"
+  TextId text = 0;   // a text value, or the meta of a note
+  std::int64_t step = 0, call = 0;
+  std::uint64_t thread = 0;
+  Fingerprint fingerprint;
+  double number = 0;
+  double abs_max = 0;  // of a tensor's finite elements
+};
+
+// What one process recorded, in its order.
+struct Lane {
+  int rank = 0;
+  std::size_t ordinal = 0;  // among the writers of this rank
+  std::vector<Item> items;
+};
+
+struct Timeline {
+  std::vector<Lane> lanes;  // by rank
+};
+
+Timeline read_timeline(const Reader& reader, Interner& interner);
+
+// The dotted path without its last part, and the last part.
+std::string_view parent_path(std::string_view path) noexcept;
+std::string_view last_part(std::string_view path) noexcept;
+std::string join_path(std::string_view parent, std::string_view part);
+
+}  // namespace tenscope::compare

@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include "report/run_diff.hpp"
+
+namespace tenscope::report {
+namespace {
+
+constexpr std::string_view kStyle =
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 "
+    "1rem;color:#1a1a1a;background:#fff}"
+    "h1{font-size:1.3rem;padding:.8rem "
+    "1rem;border-radius:6px;color:#fff}h1.bad{background:#b3261e}h1.good{background:#1e7d32}"
+    "h2{font-size:1.05rem;margin-top:2rem}table{border-collapse:collapse;width:100%}"
+    "td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid "
+    "#ddd;vertical-align:top}th{color:#555;font-weight:600}"
+    "code{font:13px ui-monospace,monospace;background:#f2f2f2;padding:.1rem .25rem;border-radius:3px}"
+    ".bar{display:flex;height:1.2rem;border-radius:4px;overflow:hidden;margin:.5rem 0}"
+    ".bar span{display:block;height:100%}.muted{color:#666}"
+    "@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#1b1b1b}code{background:#2d2d2d}td,th{border-"
+    "color:#3a3a3a}th,.muted{color:#aaa}}";
+
+std::string escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string said(const std::string& path) { return path.empty() ? "the model" : path; }
+
+class Page {
+ public:
+  explicit Page(const RunDiff& diff) : diff_(diff) {}
+
+  std::string write() {
+    out_ = fmt::format(
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        "<title>tenscope diff</title><style>{}</style>",
+        kStyle);
+    out_ += fmt::format("<p class=muted><code>{}</code> against <code>{}</code></p>", escape(diff_.a), escape(diff_.b));
+    out_ +=
+        fmt::format("<h1 class={}>{}</h1>", diff_.within_tolerance ? "good" : "bad", escape(run_diff_answer(diff_)));
+    counts();
+    if (diff_.first_divergence) evidence("First divergence", *diff_.first_divergence);
+    if (diff_.first_bit_difference && diff_.within_tolerance)
+      evidence("First difference in bits", *diff_.first_bit_difference);
+    origins();
+    names();
+    list("Settings that differ", diff_.settings);
+    list("Notes", diff_.notes);
+    return std::move(out_);
+  }
+
+ private:
+  void row(std::string_view name, std::string_view text) {
+    if (!text.empty()) out_ += fmt::format("<tr><th>{}<td>{}", name, escape(text));
+  }
+
+  void counts() {
+    const std::size_t beyond = diff_.compared - diff_.bit_equal - diff_.noise;
+    const double all = diff_.compared == 0 ? 1 : static_cast<double>(diff_.compared);
+    out_ += "<div class=bar>";
+    for (const auto& [count, color] :
+         {std::pair{diff_.bit_equal, "#1e7d32"}, {diff_.noise, "#d9a400"}, {beyond, "#b3261e"}})
+      out_ += fmt::format("<span style='width:{:.3f}%;background:{}'></span>", 100 * static_cast<double>(count) / all,
+                          color);
+    out_ += fmt::format("</div><p>{} tensors compared: {} equal in bits, {} within rounding noise, {} beyond it.</p>",
+                        diff_.compared, diff_.bit_equal, diff_.noise, beyond);
+  }
+
+  void evidence(std::string_view title, const DiffOrigin& origin) {
+    out_ += fmt::format("<h2>{}</h2><table>", title);
+    row("module",
+        fmt::format("{} {}", said(origin.place.module), origin.place.cls.empty() ? "" : "(" + origin.place.cls + ")"));
+    row("tensor", tensor_in_words(origin));
+    row("seen as", origin.seen_as);
+    row("when", fmt::format("step {}, call {}, rank {}, {}", origin.place.step, origin.place.call, origin.place.rank,
+                            origin.place.phase));
+    row("why", origin.reason);
+    row("difference", metrics_in_words(origin.metrics));
+    row("relation", origin.metrics.relation);
+    if (origin.last_agreeing) row("last agreeing", origin.last_agreeing->name);
+    row("source", origin.place.site);
+    out_ += "</table>";
+  }
+
+  void origins() {
+    if (diff_.origin_count < 2) return;
+    out_ += fmt::format(
+        "<h2>Places that start a difference of their own: "
+        "{}</h2><table><tr><th>module<th>tensor<th>step<th>phase<th>difference",
+        diff_.origin_count);
+    for (const DiffOrigin& origin : diff_.origins)
+      out_ += fmt::format("<tr><td><code>{}</code><td><code>{}</code><td>{}<td>{}<td>{}",
+                          escape(said(origin.place.module)), escape(origin.place.name), origin.place.step,
+                          origin.place.phase, escape(metrics_in_words(origin.metrics)));
+    out_ += "</table>";
+  }
+
+  void names() {
+    if (!diff_.renamed.empty()) {
+      out_ += "<h2>Renamed</h2><table>";
+      for (const DiffRenamed& renamed : diff_.renamed)
+        out_ +=
+            fmt::format("<tr><td><code>{}</code><td><code>{}</code>", escape(said(renamed.a)), escape(said(renamed.b)));
+      out_ += "</table>";
+    }
+    if (diff_.unmatched.empty()) return;
+    out_ += "<h2>On one side only</h2><table>";
+    for (const DiffUnmatched& one : diff_.unmatched)
+      out_ += fmt::format("<tr><td>{}<td><code>{}</code><td>{}<td>{} values", one.side == 0 ? "first" : "second",
+                          escape(one.name.empty() ? said(one.module) : one.name), escape(one.cls), one.events);
+    out_ += "</table>";
+  }
+
+  void list(std::string_view title, const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    out_ += fmt::format("<h2>{}</h2><ul>", title);
+    for (const std::string& line : lines) out_ += "<li>" + escape(line);
+    out_ += "</ul>";
+  }
+
+  const RunDiff& diff_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string run_diff_html(const RunDiff& diff) { return Page(diff).write(); }
+
+}  // namespace tenscope::report
