@@ -9,7 +9,10 @@ constexpr Command kCommands[] = {
      "  tenscope run --out runs --name baseline --steps 0:3 train.py\n"
      "  tenscope run --stats -m package.train",
      prepare_run},
-    {"diff", "Compare two files or folders of tensors and say how and where they differ",
+    {"diff", "Compare two runs, files or folders of tensors and say how and where they differ",
+     "  tenscope diff runs/good runs/bad\n"
+     "  tenscope diff runs/torch runs/engine --map 'blocks.*=layers.*' --html report.html\n"
+     "  tenscope diff runs/ddp --ranks\n"
      "  tenscope diff a.pt b.npy\n"
      "  tenscope diff before/ after/ --rtol 1e-3 --top 5\n"
      "  tenscope diff a.safetensors b.safetensors --ulp 2 --json",

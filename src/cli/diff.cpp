@@ -6,8 +6,11 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/run_diff.hpp"
+#include "compare/run_diff.hpp"
 #include "compare/value_diff.hpp"
 #include "core/json_writer.hpp"
+#include "tenscope/error.hpp"
 
 namespace tenscope::cli {
 namespace {
@@ -44,6 +47,7 @@ class ProgressLine {
 struct Options {
   std::string a, b;
   DiffOptions diff;
+  RunDiffFlags run;
   int top = 10;
 };
 
@@ -71,15 +75,23 @@ int diff_files(const Options& options, const Output& output) {
 
 Action prepare_diff(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("a", options->a, "A file (.npy .npz .pt .safetensors .pkl) or a folder of files")->required();
-  app.add_option("b", options->b, "What it is compared with: the reference")->required();
+  app.add_option("a", options->a, "A run's folder, a file (.npy .npz .pt .safetensors .pkl) or a folder of files")
+      ->required();
+  app.add_option("b", options->b, "What it is compared with: the reference");
   app.add_option("--atol", options->diff.atol, "Absolute tolerance: |a - b| <= atol + rtol * |b|; default by dtype")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--rtol", options->diff.rtol, "Relative tolerance")->check(CLI::NonNegativeNumber);
   app.add_option("--ulp", options->diff.ulps, "Pairs at most this many ULPs apart agree as well");
   app.add_flag("--equal-nan", options->diff.equal_nan, "NaN equals NaN");
   app.add_option("--top", options->top, "How many differences to show, the worst first; 0: all")->capture_default_str();
-  return [options](const Output& output) -> int { return diff_files(*options, output); };
+  add_run_diff_options(app, options->run);
+  return [options](const Output& output) -> int {
+    options->run.top = options->top > 0 ? static_cast<std::size_t>(options->top) : options->run.top;
+    if (options->run.ranks) return diff_run_ranks(options->a, options->run, output);
+    if (options->b.empty()) throw Error(ErrorCode::InvalidArgument, "diff needs two things to compare, or a run and --ranks");
+    if (compare::is_run_folder(options->a)) return diff_run_folders(options->a, options->b, options->run, output);
+    return diff_files(*options, output);
+  };
 }
 
 }  // namespace tenscope::cli
