@@ -8,4 +8,5 @@ NB_MODULE(_core, m) {
   init_reader(m);
   init_probe(m);
   init_tracer(m);
+  init_rundiff(m);
 }

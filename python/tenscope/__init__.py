@@ -13,6 +13,7 @@ from tenscope._errors import (
 )
 from tenscope._reader import Event, Recording, Stats, open
 from tenscope._run import Run, close, current, init
+from tenscope._rundiff import Diff, diff
 from tenscope._spy import context, spy
 from tenscope._tensor import Tensor
 from tenscope._tree import tree
@@ -20,6 +21,7 @@ from tenscope._watch import watch, watching
 
 __all__ = [
     "CorruptError",
+    "Diff",
     "Error",
     "Event",
     "IoError",
@@ -35,6 +37,7 @@ __all__ = [
     "close",
     "context",
     "current",
+    "diff",
     "disable",
     "enable",
     "init",

@@ -22,6 +22,11 @@ constexpr Command kCommands[] = {
      "  tenscope repro runs --check\n"
      "  tenscope repro runs --into again && again/run.sh",
      prepare_repro},
+    {"check", "Look a run over: NaN, overflow, dead units, gradients, ranks out of step",
+     "  tenscope check runs\n"
+     "  tenscope check runs/20261115_201530 --set exploding-gradient=100 --ignore dead-units\n"
+     "  tenscope check --rules",
+     prepare_check},
     {"completion", "Print the completion script of a shell",
      "  tenscope completion bash > ~/.local/share/bash-completion/completions/tenscope\n"
      "  source <(tenscope completion zsh)",

@@ -31,6 +31,7 @@ struct Command {
 
 // A new verb: write src/cli/<verb>.cpp with its prepare function, declare it here, add a line to the table in
 // commands.cpp.
+Action prepare_check(CLI::App& app);
 Action prepare_completion(CLI::App& app);
 Action prepare_diff(CLI::App& app);
 Action prepare_repro(CLI::App& app);

@@ -164,9 +164,15 @@ std::vector<RankDifference> diff_ranks(const fs::path& run) {
     auto operator<=>(const Key&) const = default;
   };
   std::map<Key, const Item*> reference;
-  const auto is_shared = [](const Item& item) {
-    const bool is_state = item.io == compare::Io::Param || item.io == compare::Io::Buffer;
-    return item.is_tensor && (is_state || (item.io == compare::Io::Grad));
+  // Gradients that are still being accumulated may differ: the last backward of a step counts.
+  std::map<std::int64_t, std::int64_t> last_backward;
+  for (const compare::Lane& lane : timeline.lanes)
+    for (const Item& item : lane.items)
+      if (item.io == compare::Io::Grad) last_backward[item.step] = std::max(last_backward[item.step], item.call);
+  const auto is_shared = [&](const Item& item) {
+    if (!item.is_tensor) return false;
+    if (item.io == compare::Io::Grad) return item.call == last_backward[item.step];
+    return item.io == compare::Io::Param || item.io == compare::Io::Buffer;
   };
   const auto key_of = [](const Item& item) {
     return Key{item.root, item.name, item.step, item.call, item.io, item.phase};

@@ -1,0 +1,24 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/module.hpp"
+#include "report/run_diff.hpp"
+#include "tenscope/diff.hpp"
+
+using namespace tenscope;
+
+// Runs are compared without the GIL; the result crosses as the report, the page and the JSON document.
+void init_rundiff(nb::module_& m) {
+  m.def(
+      "diff_runs",
+      [](const std::string& a, const std::string& b, std::vector<std::string> map, std::optional<double> tolerance,
+         std::size_t top, bool strict) {
+        nb::gil_scoped_release release;
+        const RunDiff diff = diff_runs(a, b, {.map = std::move(map), .tolerance = tolerance});
+        return std::tuple(report::run_diff_text(diff, {.top = top, .strict = strict}), report::run_diff_json(diff),
+                          report::run_diff_html(diff));
+      },
+      nb::arg("a"), nb::arg("b"), nb::arg("map"), nb::arg("tolerance").none(), nb::arg("top"), nb::arg("strict"));
+}

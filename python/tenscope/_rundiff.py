@@ -1,0 +1,77 @@
+"""Two recordings against each other: where did the numbers first go wrong?"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tenscope import _core
+
+
+class Diff:
+    """The difference of two runs. Prints as a report; true where they differ.
+
+    equal              every tensor is on both sides and equal bit for bit
+    within_tolerance   no place starts a difference beyond rounding noise
+    first_divergence   None, or where: .module .name .io .step .call .rank .phase .metrics .last_agreeing ...
+    origins            all places that start a difference; unmatched, renamed, settings, notes, counts
+    json               the whole as plain data, as `tenscope diff --json` gives it (docs/diff.md)
+    """
+
+    def __init__(self, text: str, document: str, page: str, strict: bool) -> None:
+        self._text = text
+        self._page = page
+        self.json: dict[str, Any] = json.loads(document)
+        readable = json.loads(document, object_hook=lambda members: SimpleNamespace(**members))
+        self.equal: bool = readable.equal
+        self.within_tolerance: bool = readable.within_tolerance
+        self.first_divergence = readable.first_divergence
+        self.first_bit_difference = readable.first_bit_difference
+        self.origins = readable.origins
+        self.unmatched = readable.unmatched
+        self.renamed: dict[str, str] = self.json["renamed"]
+        self.settings = readable.settings
+        self.notes = readable.notes
+        self.counts = readable.counts
+        is_other = bool(self.renamed or self.unmatched)
+        self._is_different = not self.within_tolerance or (strict and is_other)
+
+    def __bool__(self) -> bool:
+        return self._is_different
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<tenscope.Diff {self._text.splitlines()[0]}>"
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes the report as one page."""
+        Path(path).write_text(self._page, encoding="utf-8")
+
+
+def diff(
+    a: Any,
+    b: Any,
+    *,
+    map: str | Iterable[str] = (),
+    tolerance: float | None = None,
+    strict: bool = False,
+    top: int = 10,
+) -> Diff:
+    """Compares two runs (folders, or what `tenscope.open` and `tenscope.Run` give) and names the first place where they part.
+
+    map        "blocks.*=layers.*": modules of `a` that have other names in `b`; overrules what is inferred
+    tolerance  largest harmless difference as a part of a tensor's largest value; by default that of its dtype
+    strict     renamed modules, and what is on one side only, are differences too
+    """
+    rules = [map] if isinstance(map, str) else list(map)
+    return Diff(*_core.diff_runs(_folder(a), _folder(b), rules, tolerance, top, strict), strict)
+
+
+def _folder(run: Any) -> str:
+    return os.fspath(getattr(run, "path", run))

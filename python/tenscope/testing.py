@@ -1,0 +1,21 @@
+"""For tests: assertions whose failure message is the report of the comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenscope._rundiff import Diff, diff
+
+
+def assert_same_run(run: Any, reference: Any, *, strict: bool = False, bitwise: bool = False, **options: Any) -> Diff:
+    """Fails where `run` departs from `reference` beyond rounding noise, and says where it first does.
+
+    strict   renamed modules, and what is on one side only, fail too
+    bitwise  nothing but equality bit for bit passes
+    Other options as of `tenscope.diff`.
+    """
+    __tracebackhide__ = True
+    found = diff(reference, run, strict=strict, **options)
+    if found or (bitwise and found.counts.compared != found.counts.bit_equal):
+        raise AssertionError(f"the run departs from its reference\n{found}")
+    return found
