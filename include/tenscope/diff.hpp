@@ -10,7 +10,7 @@
 
 namespace tenscope {
 
-struct DiffOptions {
+struct RunDiffOptions {
   // "blocks.*=layers.*": modules of the first run whose path matches the left side are those of the second run on the
   // right side; each * on the right stands for what the * at its place on the left matched. Overrules what is inferred.
   std::vector<std::string> map;
@@ -98,7 +98,7 @@ struct RunDiff {
 
 // Compares two recordings and names the first place where they part. See docs/diff.md for how it judges.
 // Throws Error where a run cannot be read.
-RunDiff diff_runs(const std::filesystem::path& a, const std::filesystem::path& b, const DiffOptions& options = {});
+RunDiff diff_runs(const std::filesystem::path& a, const std::filesystem::path& b, const RunDiffOptions& options = {});
 
 // Parameters, buffers and gradients of one run that should be equal across its ranks and are not.
 struct RankDifference {

@@ -88,7 +88,8 @@ Action prepare_diff(CLI::App& app) {
   return [options](const Output& output) -> int {
     options->run.top = options->top > 0 ? static_cast<std::size_t>(options->top) : options->run.top;
     if (options->run.ranks) return diff_run_ranks(options->a, options->run, output);
-    if (options->b.empty()) throw Error(ErrorCode::InvalidArgument, "diff needs two things to compare, or a run and --ranks");
+    if (options->b.empty())
+      throw Error(ErrorCode::InvalidArgument, "diff needs two things to compare, or a run and --ranks");
     if (compare::is_run_folder(options->a)) return diff_run_folders(options->a, options->b, options->run, output);
     return diff_files(*options, output);
   };

@@ -32,7 +32,7 @@ void show_progress(double done) {
 
 }  // namespace
 
-void add_run_diff_options(CLI::App& app, RunDiffOptions& options) {
+void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
   app.add_option("--map", options.map,
                  "Runs: modules of A that are modules of B under another name, 'blocks.*=layers.*'")
       ->take_all()
@@ -41,13 +41,12 @@ void add_run_diff_options(CLI::App& app, RunDiffOptions& options) {
   app.add_option("--tolerance", options.tolerance,
                  "Runs: largest harmless difference, as a part of a tensor's largest value (default: by dtype)");
   app.add_option("--html", options.html, "Runs: write the report as one page to this file");
-  app.add_option("--top", options.top, "Runs: rows of each table")->capture_default_str();
   app.add_flag("--strict", options.strict, "Runs: renamed modules, and what is on one side only, are differences too");
   app.add_flag("--ranks", options.ranks, "One run: what should be equal across its ranks and is not");
 }
 
-int diff_run_folders(const std::string& a, const std::string& b, const RunDiffOptions& options, const Output& output) {
-  DiffOptions settings{.map = options.map, .tolerance = options.tolerance};
+int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFlags& options, const Output& output) {
+  RunDiffOptions settings{.map = options.map, .tolerance = options.tolerance};
   if (!options.map_file.empty())
     for (std::string& rule : read_map_file(options.map_file)) settings.map.push_back(std::move(rule));
   if (output.progress) settings.on_progress = show_progress;
@@ -67,7 +66,7 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffOp
   return is_same ? kFine : kDifferent;
 }
 
-int diff_run_ranks(const std::string& run, const RunDiffOptions& options, const Output& output) {
+int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Output& output) {
   const std::vector<RankDifference> differences = diff_ranks(run);
   if (output.json) {
     std::string text;

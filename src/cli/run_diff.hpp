@@ -11,7 +11,7 @@
 namespace tenscope::cli {
 
 // `diff` on run folders: the options that only runs have, and the comparison.
-struct RunDiffOptions {
+struct RunDiffFlags {
   std::vector<std::string> map;
   std::string map_file;
   std::optional<double> tolerance;
@@ -21,8 +21,8 @@ struct RunDiffOptions {
   bool ranks = false;
 };
 
-void add_run_diff_options(CLI::App& app, RunDiffOptions& options);
-int diff_run_folders(const std::string& a, const std::string& b, const RunDiffOptions& options, const Output& output);
-int diff_run_ranks(const std::string& run, const RunDiffOptions& options, const Output& output);
+void add_run_diff_options(CLI::App& app, RunDiffFlags& options);
+int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFlags& options, const Output& output);
+int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Output& output);
 
 }  // namespace tenscope::cli

@@ -125,7 +125,7 @@ void note_unseen(const Timeline& timeline, const Interner& interner, std::string
 }  // namespace
 
 RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measure& measure,
-                       const Describe& describe, const DiffOptions& options) {
+                       const Describe& describe, const RunDiffOptions& options) {
   Alignment alignment = align_timelines(a, b, interner, options.map);
   const Findings findings =
       find_origins(alignment, interner, measure, NoiseJudge(options.tolerance), options.on_progress);

@@ -17,6 +17,6 @@ using Describe = std::function<DiffMetrics(const Item& a, const Item& b)>;
 // The comparison without files: on timelines that were read with one interner. `measure` and `describe` are asked only
 // where fingerprints differ.
 RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measure& measure,
-                       const Describe& describe, const DiffOptions& options);
+                       const Describe& describe, const RunDiffOptions& options);
 
 }  // namespace tenscope::compare

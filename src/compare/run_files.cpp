@@ -124,7 +124,7 @@ bool is_run_folder(const fs::path& path) {
 
 }  // namespace compare
 
-RunDiff diff_runs(const fs::path& a, const fs::path& b, const DiffOptions& options) {
+RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
   const Reader reader_a(a), reader_b(b);
   compare::Interner interner;
   const compare::Timeline timeline_a = compare::read_timeline(reader_a, interner);
