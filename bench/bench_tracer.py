@@ -45,7 +45,7 @@ def calling_loop(n):
 
 def callee(i):
     x = i
-    for _ in range(20):
+    for _ in range(200):
         x = x + 1
     return x
 
@@ -85,15 +85,17 @@ def noop(frame, event, arg):
 
 
 def repr_and_deepcopy(names, code, log):
-    """ztrace's method: at every line of the function repr of each variable against the last, a deep copy of what differs."""
+    """ztrace's method: at every line of the function a deep copy of each variable, and its repr against the last one's."""
     last = {}
 
     def local(frame, event, arg):
         values = frame.f_locals
         for name in names:
-            if name in values and (name not in last or repr(last[name]) != repr(values[name])):
-                last[name] = copy.deepcopy(values[name])
-                log.append((name, last[name]))
+            if name in values:
+                now = copy.deepcopy(values[name])
+                if name not in last or repr(last[name]) != repr(now):
+                    log.append((name, now))
+                last[name] = now
         return local
 
     return lambda frame, event, arg: local if frame.f_code is code else None
@@ -166,7 +168,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--iterations", type=int, default=100_000)
     options = parser.parse_args()
-    results = {**lines_and_changes(options.iterations), **callees(options.iterations // 20), **tensors()}
+    results = {**lines_and_changes(options.iterations), **callees(options.iterations // 50), **tensors()}
     if options.json:
         print(json.dumps({"python": platform.python_version(), "door": _core.tracer_door(), **results}))
         return

@@ -96,12 +96,16 @@ _INERT_OPS = re.compile(
     r"MATRIX_MULTIPLY)|BUILD_TUPLE|JUMP_.*|POP_JUMP_.*|RETURN_.*|MAKE_CELL|COPY_FREE_VARS|NOT_TAKEN)$"
 )
 _STORES = re.compile(r"^(STORE_FAST|STORE_DEREF)")
+_CALLS = re.compile(r"^(CALL|CALL_FUNCTION)$")
+_PURE_LOOP_OPS = re.compile(r"^(PRECALL|KW_NAMES|CALL|CALL_FUNCTION|GET_ITER|FOR_ITER|END_FOR|POP_ITER)$")
+_PURE_GLOBALS = {"range", "len"}
 
 
 def _describe(code: CodeType) -> tuple[int, bytes, bool]:
     """First line, one flag byte per line, and whether a loop stands on one line (see tracer/watcher.hpp)."""
     kinds: dict[int, bool] = {}
     stores: dict[int, int] = {}
+    range_loops = _range_loops(code)
     line_of: dict[int, int | None] = {}
     jumps: list[tuple[int, int]] = []
     line, unplaced = None, False
@@ -114,6 +118,8 @@ def _describe(code: CodeType) -> tuple[int, bytes, bool]:
         inert = bool(_INERT_OPS.match(name)) and not (name == "BINARY_OP" and instruction.argrepr.endswith("="))
         if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
             jumps.append((instruction.offset, instruction.argval))
+        if not inert and line in range_loops:
+            inert = bool(_PURE_LOOP_OPS.match(name))
         if line is None:
             unplaced = unplaced or not inert
             continue
@@ -132,6 +138,26 @@ def _describe(code: CodeType) -> tuple[int, bytes, bool]:
         if line in ignored:
             flags[line - first] |= _IGNORED
     return first, bytes(flags), one_line_loops
+
+
+def _range_loops(code: CodeType) -> set[int]:
+    """Lines that only head a loop over a range: `for i in range(n)`, `for i in range(len(x))`."""
+    facts: dict[int, list] = {}
+    line = None
+    for instruction in dis.get_instructions(code):
+        starts = instruction.line_number if hasattr(instruction, "line_number") else instruction.starts_line
+        line = starts if starts is not None else line
+        calls, loads, loops = facts.setdefault(line, [0, [], 0])
+        name = instruction.opname
+        facts[line][0] = calls + bool(_CALLS.match(name))
+        facts[line][2] = loops + (name == "FOR_ITER")
+        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
+            loads.append(instruction.argval)
+    return {
+        line
+        for line, (calls, loads, loops) in facts.items()
+        if loops == 1 and "range" in loads and calls == len([name for name in loads if name in _PURE_GLOBALS])
+    }
 
 
 def _ignored_lines(filename: str) -> frozenset[int]:
