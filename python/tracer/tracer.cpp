@@ -200,12 +200,12 @@ void init_tracer(nb::module_& m) {
         const Digest digest = digest_of(value.ptr(), Opaque::Identity);
         return nb::make_tuple(digest.high, digest.low);
       },
-      "Two numbers that are equal for values of equal content.");
+      nb::arg("value").none(), "Two numbers that are equal for values of equal content.");
   m.def(
       "snapshot",
       [](nb::handle value, std::size_t max_tensor_bytes) {
         const ErrorKeeper keeper;
         return nb::steal(snapshot(value.ptr(), {max_tensor_bytes, Opaque::Identity}).release());
       },
-      nb::arg("value"), nb::arg("max_tensor_bytes") = 1024);
+      nb::arg("value").none(), nb::arg("max_tensor_bytes") = 1024);
 }

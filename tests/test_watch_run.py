@@ -1,0 +1,227 @@
+"""Changes as events of a run, on the terminal, and beside other tracers."""
+
+import io
+import json
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import tenscope
+from tenscope import watch, watching
+
+
+@pytest.fixture
+def run(tmp_path):
+    tenscope.init(tmp_path / "runs")
+    yield lambda: (tenscope.close(), tenscope.open(tmp_path / "runs"))[1]
+    tenscope.close()
+
+
+def journal(tmp_path):
+    (file,) = (tmp_path / "runs").glob("*/rank-0/journal.jsonl")
+    return [json.loads(line) for line in file.read_text().rstrip("\0").splitlines()]
+
+
+def test_events(run, tmp_path):
+    @watch("loss", "w")
+    def train():
+        w = np.zeros(4, np.float32)
+        loss = 1.0
+        for i in range(2):
+            w[i] = 1
+            loss = loss / 2
+        return loss
+
+    train()
+    run()
+    events = [e for e in journal(tmp_path) if e["kind"] == "change"]
+    first = train.__code__.co_firstlineno
+    losses = [(e["value"], e["meta"]["line"] - first, e["meta"].get("old")) for e in events if e["name"] == "loss"]
+    assert losses == [(1.0, 3, None), (0.5, 6, 1.0), (0.25, 6, 0.5)]
+    tensors = [e for e in events if e["name"] == "w"]
+    assert [e["tensor"]["stats"]["mean"] for e in tensors] == [0, 0.25, 0.5]
+    assert all(e["scope"].endswith("train") and e["io"] == "local" for e in events)
+    assert events[0]["site"].endswith(f"test_watch_run.py:{first + 2}")
+    assert len(train.changes) == len(events)
+
+
+def test_values_stats_and_left_out(run, tmp_path):
+    @watch("w", "i", values="stats", max_changes=3)
+    def f():
+        w = np.ones(100)
+        for i in range(5):
+            pass
+        return w, i
+
+    f()
+    run()
+    events = journal(tmp_path)
+    (tensor,) = [e["tensor"] for e in events if e.get("name") == "w"]
+    assert "at" not in tensor and tensor["stats"]["mean"] == 1
+    (dropped,) = [e for e in events if e["kind"] == "dropped"]
+    assert dropped["value"] == 3 and f.changes.left_out == 3
+
+
+def test_printed():
+    out = io.StringIO()
+
+    @watch("x", "t", show=out)
+    def f(x):
+        x = x + 1
+        t = np.zeros((2, 2))
+        t = t.astype(np.float32)[0]
+        t[0] = np.nan
+        return x
+
+    f(1)
+    text = out.getvalue()
+    assert "at entry  x: 1" in text and "x = x + 1" in text and "x: 1 → 2" in text
+    assert "other shape, dtype" in text and "NAN 1" in text and "\033" not in text
+
+
+def test_beside_coverage_and_pdb(tmp_path):
+    pytest.importorskip("coverage")
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import coverage, sys
+            from tenscope import watch
+
+            cov = coverage.Coverage(data_file=None, include=[__file__])
+            cov.start()
+            tracer = sys.gettrace()
+
+            @watch("x")
+            def f(n):
+                x = 0
+                for i in range(n):
+                    x += helper(i)
+                return x
+
+            def helper(i):
+                y = i
+                return y
+
+            f(3)
+            assert sys.gettrace() is tracer
+            cov.stop()
+            _, statements, excluded, missing, _ = cov.analysis2(__file__)
+            assert [c.new for c in f.changes] == [0, 1, 3], list(f.changes)
+            bodies = {line for g in (f, helper) for _, _, line in g.__code__.co_lines()} - {
+                g.__code__.co_firstlineno for g in (f, helper)
+            }
+            assert bodies and not bodies & set(missing), missing
+            print("ok")
+            """
+        )
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "ok", done.stderr
+
+    debugged = tmp_path / "debugged.py"
+    debugged.write_text(
+        textwrap.dedent(
+            """
+            from tenscope import watch
+
+            @watch("x")
+            def f():
+                x = 1
+                x = 2
+                breakpoint()
+                x = 3
+                x = 4
+                return x
+
+            f()
+            print("seen", [c.new for c in f.changes])
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, str(debugged)], input="n\nn\np x\nc\n", capture_output=True, text=True, timeout=120
+    )
+    assert "seen [1, 2, 3, 4]" in done.stdout, done.stdout + done.stderr
+    assert "(Pdb) 4" in done.stdout or "(Pdb) 3" in done.stdout
+
+
+def test_results_are_the_same_with_and_without():
+    def f(n):
+        rng = np.random.default_rng(0)
+        w = rng.normal(size=(50, 50))
+        for _ in range(n):
+            w = np.tanh(w @ w.T / 50)
+            w += 0.01
+        return w
+
+    plain = f(5)
+    watch("w", "w[3]", "n")(f)
+    assert f(5).tobytes() == plain.tobytes()
+
+
+def test_torch_ladder():
+    torch = pytest.importorskip("torch")
+
+    @watch("t", "p", trust_version=False)
+    def f():
+        t = torch.zeros(1000)
+        t.data[500] = 1
+        view = t.numpy()
+        view[3] = 2
+        t += 1
+        t = t.clone()
+        t = t.double()
+        p = torch.nn.Parameter(torch.ones(2))
+        with torch.no_grad():
+            p.mul_(2)
+        return t
+
+    f()
+    first = f.__code__.co_firstlineno
+    assert [(c.name, c.line - first) for c in f.changes] == [
+        ("t", 2),
+        ("t", 3),
+        ("t", 5),
+        ("t", 6),
+        ("t", 8),
+        ("p", 9),
+        ("p", 11),
+    ]
+
+    @watch("t", trust_version=True)
+    def g():
+        t = torch.zeros(4)
+        t.add_(1)
+        t.data[0] = 9
+        t = None
+        t = torch.zeros(4)
+        return t
+
+    g()
+    assert [c.line - g.__code__.co_firstlineno for c in g.changes] == [2, 3, 5, 6]
+
+    bn = torch.nn.BatchNorm1d(3)
+
+    @watch("self.*", "out")
+    def forward(self, x):
+        out = self(x)
+        return out
+
+    forward(bn, torch.randn(8, 3))
+    names = [c.name for c in forward.changes]
+    assert names.count("self.running_mean") == 2 and names.count("self.weight") == 1
+    assert {"self.bias", "self.running_var", "out"} <= set(names)
+
+
+def test_module_level_block(tmp_path):
+    script = tmp_path / "top.py"
+    script.write_text(
+        "from tenscope import watching\nx = 1\nwith watching('x') as w:\n    x = 2\n    x = 3\nprint([c.new for c in w.changes])\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[1, 2, 3]", done.stderr
+    assert watching is not None
