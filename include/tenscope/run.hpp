@@ -80,7 +80,11 @@ class Run {
   struct Impl;
 
  private:
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
+
+// From now on SIGTERM closes every open run of this process in order before it ends the process as usual. Returns false and
+// does nothing where the program handles or ignores SIGTERM itself. Starts a thread that sleeps.
+bool close_runs_on_sigterm();
 
 }  // namespace tenscope

@@ -8,25 +8,29 @@
 
 namespace tenscope::store {
 
-std::int64_t CallCounter::next(std::string_view name, EventKind kind, std::int64_t step) {
+CallCounter::Index CallCounter::next(std::string_view name, EventKind kind, std::int64_t step,
+                                     const std::atomic<std::int64_t>& run_step) {
+  std::lock_guard guard(mutex_);
+  // Read under the lock: once a thread has counted in a new step, no other counts in the old one.
+  const std::int64_t now = run_step.load(std::memory_order_relaxed);
+  if (now != run_step_) forget();
+  run_step_ = now;
+  if (step < 0) step = now;
+  newest_step_ = std::max(newest_step_, step);
+
   const auto group = kind == EventKind::Change ? EventKind::Value : kind;
   const std::uint64_t seed = static_cast<std::uint64_t>(step) * 8 + static_cast<std::uint64_t>(group);
-  const std::uint64_t hash = XXH3_64bits_withSeed(name.data(), name.size(), seed);
-  const std::uint64_t key = hash == 0 ? 1 : hash;
-
-  std::lock_guard guard(mutex_);
-  newest_step_ = std::max(newest_step_, step);
+  const std::uint64_t key = std::max<std::uint64_t>(XXH3_64bits_withSeed(name.data(), name.size(), seed), 1);
   if (used_ * 2 >= entries_.size()) make_room();
   Entry& entry = find(key);
   if (entry.key == 0) {
     entry = {key, step, 0};
     ++used_;
   }
-  return entry.count++;
+  return {step, entry.count++};
 }
 
 void CallCounter::forget() {
-  std::lock_guard guard(mutex_);
   newest_step_ = 0;
   if (used_ == 0) return;
   used_ = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -17,9 +18,14 @@ class CallCounter {
  public:
   static constexpr std::size_t kMaxNames = 1 << 19;
 
-  // Values and changes of a name are counted together, other kinds each for themselves.
-  std::int64_t next(std::string_view name, EventKind kind, std::int64_t step);
-  void forget();  // a new step began
+  struct Index {
+    std::int64_t step;
+    std::int64_t call;
+  };
+
+  // The index of the next call of `name` in `step`, or where that is negative in the run's step as it is now. Values
+  // and changes of a name are counted together, other kinds each for themselves.
+  Index next(std::string_view name, EventKind kind, std::int64_t step, const std::atomic<std::int64_t>& run_step);
 
  private:
   struct Entry {
@@ -29,6 +35,7 @@ class CallCounter {
   };
 
   Entry& find(std::uint64_t key);
+  void forget();
   void make_room();
   void rebuild(std::size_t capacity);
 
@@ -36,6 +43,7 @@ class CallCounter {
   std::vector<Entry> entries_;  // open addressing, a power of two, at most half full
   std::size_t used_ = 0;
   std::int64_t newest_step_ = 0;
+  std::int64_t run_step_ = 0;
 };
 
 }  // namespace tenscope::store

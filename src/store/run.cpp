@@ -16,6 +16,7 @@
 
 #include "store/fork_guard.hpp"
 #include "store/new_run.hpp"
+#include "store/sigterm.hpp"
 #include "store/writer.hpp"
 
 namespace tenscope {
@@ -73,13 +74,14 @@ struct Run::Impl {
   void drop(Trouble trouble, const std::string& message) noexcept;
   template <class Action>
   Recorded guarded(Action&& action);
-  void begin_step(std::int64_t number, bool is_new);
+  void begin_step(std::int64_t number);
   void close();
 };
 
 Run::Impl::Impl(const std::filesystem::path& base, RunOptions given) : options(std::move(given)) {
   options.strict = options.strict || is_strict_by_environment();
-  process = new Process;
+  auto own_process = std::make_unique<Process>();
+  process = own_process.get();
   is_active = true;
   try {
     const auto folder = store::make_run_folder(std::filesystem::absolute(base), options);
@@ -91,6 +93,7 @@ Run::Impl::Impl(const std::filesystem::path& base, RunOptions given) : options(s
     if (run_path.empty()) run_path = std::filesystem::absolute(base) / options.name;
     warn(error.trouble(), fmt::format("recording is off: {}", error.what()));
   }
+  own_process.release();
 }
 
 Run::Impl::~Impl() {
@@ -118,7 +121,7 @@ Writer& Run::Impl::open_writer() {
   }
   const bool is_first = current.generation == first_generation;
   const auto folder = is_first ? first_writer_path : store::make_child_folder(run_path, options.rank);
-  current.owner = std::make_unique<Writer>(folder, writer_options());
+  current.owner = std::make_unique<Writer>(folder, writer_options(), step);
   current.writer.store(current.owner.get(), std::memory_order_release);
   return *current.owner;
 }
@@ -145,9 +148,9 @@ void Run::Impl::warn(Trouble trouble, const std::string& message) {
 
 void Run::Impl::drop(Trouble trouble, const std::string& message) noexcept {
   ++dropped;
-  if (Writer* open = existing_writer()) open->count_dropped(trouble, step.load(std::memory_order_relaxed));
+  if (Writer* open = existing_writer()) open->count_dropped(trouble);
   try {
-    warn(trouble, message);
+    if (!options.strict) warn(trouble, message);
   } catch (...) {  // a callback that throws must not reach the program
   }
 }
@@ -171,10 +174,10 @@ Recorded Run::Impl::guarded(Action&& action) {
   return {};
 }
 
-void Run::Impl::begin_step(std::int64_t number, bool is_new) {
+void Run::Impl::begin_step(std::int64_t number) {
   if (!is_active.load(std::memory_order_relaxed)) return;
   guarded([&](Writer& open) {
-    open.step(number, is_new);
+    open.step(number);
     return Recorded{};
   });
 }
@@ -185,15 +188,49 @@ void Run::Impl::close() {
   Writer* open = existing_writer();
   if (open == nullptr) return;
   try {
-    open->close(step.load());
+    open->close();
   } catch (const IoError& error) {
     warn(error.trouble(), fmt::format("the run was not closed in order: {}", error.what()));
     if (options.strict) throw;
   }
 }
 
+namespace {
+
+// Every run of this process, guarded by ForkGuard's lock, which a fork leaves usable.
+std::vector<std::weak_ptr<Run::Impl>>& open_runs() {
+  static auto* runs = new std::vector<std::weak_ptr<Run::Impl>>;
+  return *runs;
+}
+
+void list_run(const std::shared_ptr<Run::Impl>& impl) {
+  const auto guard = ForkGuard::lock();
+  std::erase_if(open_runs(), [](const auto& run) { return run.expired(); });
+  open_runs().push_back(impl);
+}
+
+void close_runs() {
+  std::vector<std::shared_ptr<Run::Impl>> runs;
+  {
+    const auto guard = ForkGuard::lock();
+    for (const auto& run : open_runs()) runs.push_back(run.lock());
+  }
+  for (const auto& run : runs) {
+    try {
+      if (run) run->close();
+    } catch (const std::exception&) {  // the process is about to end; the run is readable all the same
+    }
+  }
+}
+
+}  // namespace
+
+bool close_runs_on_sigterm() { return store::at_sigterm(&close_runs); }
+
 Run::Run(const std::filesystem::path& base, RunOptions options)
-    : impl_(std::make_unique<Impl>(base, std::move(options))) {}
+    : impl_(std::make_shared<Impl>(base, std::move(options))) {
+  list_run(impl_);
+}
 
 Run::~Run() {
   try {
@@ -204,11 +241,7 @@ Run::~Run() {
 
 Recorded Run::record(const EventInfo& info, const TensorView& tensor, Values values) {
   if (!impl_->is_active.load(std::memory_order_relaxed)) return {};
-  return impl_->guarded([&](Writer& writer) {
-    EventInfo resolved = info;
-    if (resolved.step < 0) resolved.step = impl_->step.load(std::memory_order_relaxed);
-    return writer.record(resolved, tensor, values);
-  });
+  return impl_->guarded([&](Writer& writer) { return writer.record(info, tensor, values); });
 }
 
 Recorded Run::record(const EventInfo& info, const EventValue& value) {
@@ -217,19 +250,20 @@ Recorded Run::record(const EventInfo& info, const EventValue& value) {
     if (std::holds_alternative<TensorRecord>(value)) {
       throw Error(ErrorCode::InvalidArgument, "cannot record: a TensorRecord is what was read, not a value to record");
     }
-    EventInfo resolved = info;
-    if (resolved.step < 0) resolved.step = impl_->step.load(std::memory_order_relaxed);
-    return writer.record(resolved, value);
+    return writer.record(info, value);
   });
 }
 
 std::int64_t Run::step() {
   const auto number = impl_->step.fetch_add(1) + 1;
-  impl_->begin_step(number, true);
+  impl_->begin_step(number);
   return number;
 }
 
-void Run::step(std::int64_t number) { impl_->begin_step(number, impl_->step.exchange(number) != number); }
+void Run::step(std::int64_t number) {
+  impl_->step = number;
+  impl_->begin_step(number);
+}
 
 std::int64_t Run::current_step() const noexcept { return impl_->step.load(std::memory_order_relaxed); }
 

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <thread>
-#include <unordered_set>
+#include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -39,6 +39,35 @@ std::uint64_t alignment_of(DType dtype, std::uint64_t size_bytes) {
   return size_bytes >= kLargeBytes ? 64 : item_size(dtype);
 }
 
+// Hashes of the keys of a segment's header.
+class KeySet {
+ public:
+  bool insert(std::uint64_t hash) {  // false: it was there
+    if ((used_ + 1) * 2 > slots_.size()) grow();
+    std::uint64_t& slot = find(hash == 0 ? 1 : hash);
+    if (slot != 0) return false;
+    slot = hash == 0 ? 1 : hash;
+    ++used_;
+    return true;
+  }
+
+ private:
+  std::uint64_t& find(std::uint64_t hash) {
+    std::size_t index = hash & (slots_.size() - 1);
+    while (slots_[index] != 0 && slots_[index] != hash) index = (index + 1) & (slots_.size() - 1);
+    return slots_[index];
+  }
+  void grow() {
+    const auto old = std::exchange(slots_, std::vector<std::uint64_t>(std::max<std::size_t>(64, slots_.size() * 2)));
+    for (const std::uint64_t hash : old) {
+      if (hash != 0) find(hash) = hash;
+    }
+  }
+
+  std::vector<std::uint64_t> slots_;  // open addressing, at most half full
+  std::size_t used_ = 0;
+};
+
 }  // namespace
 
 class Segment {
@@ -51,7 +80,7 @@ class Segment {
   std::uint64_t next_chunk = kFirstChunk;
   std::uint64_t header_used = kPadEntry + 16;  // worst case of all entries so far
   std::string header = "{";
-  std::unordered_set<std::uint64_t> keys;
+  KeySet keys;
   int tensor_count = 0;
   int pad_count = 0;
   int in_use = 0;
@@ -68,7 +97,7 @@ class Segment {
 
   void add_tensor(const HeaderEntry& entry, const BlobRef& ref) {
     header += entry.key.view();
-    if (!keys.insert(XXH3_64bits(entry.key.view().data(), entry.key.size())).second) {
+    if (!keys.insert(XXH3_64bits(entry.key.view().data(), entry.key.size()))) {
       fmt::format_to(std::back_inserter(header), "~{}", tensor_count);
     }
     header += entry.rest.view();

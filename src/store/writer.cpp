@@ -100,9 +100,10 @@ void Writer::Backoff::set(const IoError& error) {
   until_ns_ = monotonic_ns() + kRetryNs;
 }
 
-Writer::Writer(std::filesystem::path folder, const Options& options)
+Writer::Writer(std::filesystem::path folder, const Options& options, const std::atomic<std::int64_t>& run_step)
     : folder_(std::move(folder)),
       options_(with_ring_sizes(options)),
+      run_step_(run_step),
       ring_(part_bytes(options_) == 0
                 ? std::optional<Ring>()
                 : std::optional<Ring>(
@@ -138,16 +139,29 @@ SegmentWriter::Options Writer::segment_options(bool is_mapped) {
 
 std::uint64_t Writer::append(std::string_view body) {
   try {
-    return journal_.append(body);
+    const std::uint64_t seq = journal_.append(body);
+    if (has_pending_dropped_.load(std::memory_order_relaxed)) [[unlikely]]
+      write_dropped_when_due();
+    return seq;
   } catch (const IoError& error) {
     journal_backoff_.set(error);
     throw;
   }
 }
 
+void Writer::resolve(EventInfo& info) {
+  if (info.call >= 0) {
+    if (info.step < 0) info.step = run_step_.load(std::memory_order_relaxed);
+    return;
+  }
+  const auto [step, call] = calls_.next(info.name, info.kind, info.step, run_step_);
+  info.step = step;
+  info.call = call;
+}
+
 Recorded Writer::record(EventInfo info, const EventValue& value) {
   journal_backoff_.check();
-  if (info.call < 0) info.call = calls_.next(info.name, info.kind, info.step);
+  resolve(info);
   TextBuffer& line = line_buffer();
   encode_event(line, info, thread_id(), value);
   const std::uint64_t seq = append(line.view());
@@ -158,7 +172,7 @@ Recorded Writer::record(EventInfo info, const EventValue& value) {
 Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values) {
   validate(tensor);
   journal_backoff_.check();
-  if (info.call < 0) info.call = calls_.next(info.name, info.kind, info.step);
+  resolve(info);
   const std::uint64_t size = size_bytes(tensor);
   const bool is_small = size <= kSmallBytes;
   auto& expects_duplicate = expects_duplicate_[std::hash<std::string_view>()(info.name) % expects_duplicate_.size()];
@@ -189,7 +203,7 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
       blobs_.insert(summary, tensor.dtype, size, std::nullopt);
     }
   } else if (!blob) {
-    if (may_store(size, info.step)) {
+    if (may_store(size)) {
       blob = store(info, tensor, size, summary, has_summary);
       blobs_.insert(summary, tensor.dtype, size, blob);
     } else if (!has_summary) {
@@ -242,7 +256,7 @@ BlobRef Writer::store(const EventInfo& info, const TensorView& tensor, std::uint
   }
 }
 
-bool Writer::may_store(std::uint64_t size_bytes, std::int64_t step) {
+bool Writer::may_store(std::uint64_t size_bytes) {
   if (options_.max_bytes == 0) return true;
   if (ring_ && size_bytes <= options_.max_bytes / 2) {
     if (size_bytes > options_.segment_bytes) ring_->make_room(size_bytes);
@@ -261,14 +275,14 @@ bool Writer::may_store(std::uint64_t size_bytes, std::int64_t step) {
                              : fmt::format("the budget of {} bytes is used up: from here on only statistics are kept",
                                            options_.max_bytes);
   TextBuffer& line = line_buffer();
-  encode_event(line, {.kind = EventKind::Note, .name = "budget", .step = step}, thread_id(), EventValue(message));
+  encode_event(line, {.kind = EventKind::Note, .name = "budget", .step = run_step_.load()}, thread_id(),
+               EventValue(message));
   append(line.view());
   if (options_.on_trouble) options_.on_trouble(Trouble::Budget, fmt::format("{}: {}", message, folder_.string()));
   return false;
 }
 
-void Writer::step(std::int64_t number, bool is_new) {
-  if (is_new) calls_.forget();
+void Writer::step(std::int64_t number) {
   journal_backoff_.check();
   TextBuffer& line = line_buffer();
   encode_event(line, {.kind = EventKind::Step, .step = number}, thread_id(), EventValue());
@@ -276,25 +290,33 @@ void Writer::step(std::int64_t number, bool is_new) {
   if (options_.durability == Durability::Disk) sync();
 }
 
-void Writer::count_dropped(Trouble trouble, std::int64_t step) noexcept {
+void Writer::count_dropped(Trouble trouble) noexcept {
   ++pending_dropped_[static_cast<std::size_t>(trouble)];
+  has_pending_dropped_ = true;
+  write_dropped_when_due();
+}
+
+void Writer::write_dropped_when_due() noexcept {
   const auto now = monotonic_ns();
   auto written = dropped_written_ns_.load();
   if (written != 0 && now - written < kRetryNs) return;
-  if (dropped_written_ns_.compare_exchange_strong(written, now)) write_dropped(step);
+  if (dropped_written_ns_.compare_exchange_strong(written, now)) write_dropped(JournalWriter::Urgency::Report);
 }
 
-void Writer::write_dropped(std::int64_t step) noexcept {
+void Writer::write_dropped(JournalWriter::Urgency urgency) noexcept {
+  has_pending_dropped_ = false;
   for (int i = 0; i < kTroubleCount; ++i) {
     const auto count = pending_dropped_[i].exchange(0);
     if (count == 0) continue;
     try {
       TextBuffer line;
-      encode_event(line, {.kind = EventKind::Dropped, .name = reason_of(static_cast<Trouble>(i)), .step = step},
+      encode_event(line,
+                   {.kind = EventKind::Dropped, .name = reason_of(static_cast<Trouble>(i)), .step = run_step_.load()},
                    thread_id(), EventValue(static_cast<std::int64_t>(count)));
-      journal_.append(line.view(), JournalWriter::Urgency::Report);
+      journal_.append(line.view(), urgency);
     } catch (const std::exception&) {
       pending_dropped_[i] += count;
+      has_pending_dropped_ = true;
     }
   }
 }
@@ -311,14 +333,14 @@ void Writer::sync() {
   journal_.sync();
 }
 
-void Writer::close(std::int64_t step) {
+void Writer::close() {
   std::lock_guard guard(close_mutex_);
   if (is_closed_.exchange(true)) return;
   small_.close();
   large_.close();
-  write_dropped(step);
+  write_dropped(JournalWriter::Urgency::LastWord);
   TextBuffer line;
-  encode_event(line, {.kind = EventKind::Note, .name = "closed", .step = step}, thread_id(), EventValue());
+  encode_event(line, {.kind = EventKind::Note, .name = "closed", .step = run_step_.load()}, thread_id(), EventValue());
   try {
     journal_.append(line.view(), JournalWriter::Urgency::LastWord);
     if (options_.durability == Durability::Disk) journal_.sync();

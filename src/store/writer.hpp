@@ -30,17 +30,17 @@ class Writer {
     std::function<void(Trouble, const std::string&)> on_trouble;  // what does not fail the call that met it
   };
 
-  Writer(std::filesystem::path folder, const Options& options);  // the folder is there and empty
+  // The folder is there and empty. `run_step`, the run's current step, outlives the writer.
+  Writer(std::filesystem::path folder, const Options& options, const std::atomic<std::int64_t>& run_step);
 
-  // `info.step` is the event's step.
   Recorded record(EventInfo info, const TensorView& tensor, Values values);
   Recorded record(EventInfo info, const EventValue& value);
-  void step(std::int64_t number, bool is_new);
+  void step(std::int64_t number);
 
-  void count_dropped(Trouble trouble, std::int64_t step) noexcept;
+  void count_dropped(Trouble trouble) noexcept;
 
   void sync();
-  void close(std::int64_t step);  // idempotent
+  void close();  // idempotent
   bool is_closed() const noexcept { return is_closed_.load(std::memory_order_acquire); }
   const std::filesystem::path& folder() const noexcept { return folder_; }
 
@@ -58,15 +58,18 @@ class Writer {
   };
 
   SegmentWriter::Options segment_options(bool is_mapped);
+  void resolve(EventInfo& info);
   std::uint64_t append(std::string_view body);
   BlobRef store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes, Summary& summary,
                 bool has_summary);
-  bool may_store(std::uint64_t size_bytes, std::int64_t step);
-  void write_dropped(std::int64_t step) noexcept;
+  bool may_store(std::uint64_t size_bytes);
+  void write_dropped_when_due() noexcept;
+  void write_dropped(JournalWriter::Urgency urgency) noexcept;
   void sync_when_due();
 
   const std::filesystem::path folder_;
   const Options options_;
+  const std::atomic<std::int64_t>& run_step_;
   std::optional<Ring> ring_;
   std::atomic<std::int64_t> next_segment_{0};
   SegmentWriter small_;
@@ -80,6 +83,7 @@ class Writer {
   // Whether the last large tensor of a name (by hash) was stored already: then hash first.
   std::array<std::atomic<bool>, 4096> expects_duplicate_{};
   std::array<std::atomic<std::uint64_t>, kTroubleCount> pending_dropped_{};
+  std::atomic<bool> has_pending_dropped_{false};
   std::atomic<std::int64_t> dropped_written_ns_{0};
   std::atomic<std::int64_t> synced_ns_{0};
   std::atomic<bool> budget_is_used_up_{false};
