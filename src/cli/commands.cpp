@@ -4,6 +4,33 @@ namespace tenscope::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"ls", "List runs, or the tensors and values of a run",
+     "  tenscope ls\n"
+     "  tenscope ls runs/20261115_201530\n"
+     "  tenscope ls runs/20261115_201530 'blocks.*.attn.*'",
+     prepare_ls},
+    {"show", "Show a tensor's values, statistics and histogram",
+     "  tenscope show runs loss\n"
+     "  tenscope show runs blocks.0.attn.q --step 3\n"
+     "  tenscope show runs blocks.0.attn.q --step 3 --call 1 --slice '0,:,3:7'",
+     prepare_show},
+    {"tree", "Show what happened, in order, as a tree of calls, values and changes",
+     "  tenscope tree runs\n"
+     "  tenscope tree runs --function 'Attention*' --step 0\n"
+     "  tenscope tree runs --variable loss --since 1.5 --until 2",
+     prepare_tree},
+    {"verify", "Check every checksum and fingerprint of a run",
+     "  tenscope verify runs/20261115_201530\n"
+     "  tenscope verify runs --json",
+     prepare_verify},
+    {"repair", "Seal what a crash left open",
+     "  tenscope repair runs/20261115_201530 && tenscope verify runs/20261115_201530", prepare_repair},
+    {"export", "Write tensors to .npy, .npz or .safetensors",
+     "  tenscope export runs q.npy --name blocks.0.attn.q --step 3\n"
+     "  tenscope export runs all.npz\n"
+     "  tenscope export runs attn.safetensors --name 'blocks.*.attn.*' --step 2:5\n"
+     "  tenscope export runs folder/ --step 0",
+     prepare_export},
     {"run", "Record a PyTorch script with no change to it",
      "  tenscope run train.py --epochs 1\n"
      "  tenscope run --out runs --name baseline --steps 0:3 train.py\n"

@@ -34,6 +34,12 @@ struct Command {
 Action prepare_check(CLI::App& app);
 Action prepare_completion(CLI::App& app);
 Action prepare_diff(CLI::App& app);
+Action prepare_export(CLI::App& app);
+Action prepare_ls(CLI::App& app);
+Action prepare_repair(CLI::App& app);
+Action prepare_show(CLI::App& app);
+Action prepare_tree(CLI::App& app);
+Action prepare_verify(CLI::App& app);
 Action prepare_repro(CLI::App& app);
 Action prepare_run(CLI::App& app);
 

@@ -4,25 +4,146 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/open_run.hpp"
+#include "core/json_writer.hpp"
 
+// The scripts know verbs and options when they are made; run folders and tensor names are asked for as the user types
+// (the latter by `tenscope completion names RUN`).
 namespace tenscope::cli {
 namespace {
 
-std::string verb_names() {
-  std::string names;
-  for (const Command& command : commands()) names += (names.empty() ? "" : " ") + std::string(command.name);
-  return names;
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
 }
 
-std::string bash_script() { return fmt::format("complete -W '{}' -o default tenscope\n", verb_names()); }
+std::vector<std::string> options_of(const CLI::App& verb) {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+  }
+  return words;
+}
+
+std::string bash_script(const CLI::App& app) {
+  std::vector<std::string> verbs;
+  std::string cases;
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    verbs.push_back(verb->get_name());
+    cases += fmt::format("    {}) options='{}' ;;\n", verb->get_name(), join(options_of(*verb)));
+  }
+  return fmt::format(R"sh(# bash completion of tenscope
+_tenscope() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} options='' i
+  local -a places=()
+  COMPREPLY=()
+  if ((COMP_CWORD == 1)); then
+    COMPREPLY=($(compgen -W '{} --help --version' -- "$word"))
+    return
+  fi
+  case ${{COMP_WORDS[1]}} in
+{}  esac
+  if [[ $word == -* ]]; then
+    COMPREPLY=($(compgen -W "$options" -- "$word"))
+    return
+  fi
+  for ((i = 2; i < COMP_CWORD; i++)); do
+    [[ ${{COMP_WORDS[i]}} == -* ]] || places+=("${{COMP_WORDS[i]}}")
+  done
+  case ${{COMP_WORDS[1]}} in
+    completion) COMPREPLY=($(compgen -W 'bash zsh' -- "$word")); return ;;
+    show|ls)
+      if ((${{#places[@]}} == 1)); then
+        local IFS=$'\n'
+        COMPREPLY=($(compgen -W "$(tenscope completion names "${{places[0]}}" 2>/dev/null)" -- "$word"))
+        return
+      fi ;;
+    run|export) compopt -o default 2>/dev/null; return ;;
+  esac
+  compopt -o filenames 2>/dev/null
+  local IFS=$'\n'
+  COMPREPLY=($(compgen -d -- "$word"))
+}}
+complete -F _tenscope tenscope
+)sh",
+                     join(verbs), cases);
+}
+
+std::string quoted(std::string text) {
+  for (std::size_t at = 0; (at = text.find('\'', at)) != text.npos; at += 4) text.replace(at, 1, "'\\''");
+  for (std::size_t at = 0; (at = text.find(':', at)) != text.npos; at += 2) text.replace(at, 1, "\\:");
+  return "'" + text + "'";
+}
+
+std::string zsh_script(const CLI::App& app) {
+  std::string verbs, cases;
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    verbs += fmt::format("    {}\n", quoted(verb->get_name()) + ":" + quoted(verb->get_description()));
+    cases += fmt::format("    {}) options=({}) ;;\n", verb->get_name(), join(options_of(*verb)));
+  }
+  return fmt::format(R"sh(#compdef tenscope
+# zsh completion of tenscope
+_tenscope() {{
+  local -a verbs options places names
+  local word
+  verbs=(
+{}  )
+  if ((CURRENT == 2)); then
+    _describe 'verb' verbs
+    return
+  fi
+  case $words[2] in
+{}  esac
+  if [[ $words[CURRENT] == -* ]]; then
+    compadd -a options
+    return
+  fi
+  for word in "${{(@)words[3,CURRENT-1]}}"; do
+    [[ $word == -* ]] || places+=("$word")
+  done
+  case $words[2] in
+    completion) compadd bash zsh; return ;;
+    show|ls)
+      if (($#places == 1)); then
+        names=("${{(@f)$(tenscope completion names "$places[1]" 2>/dev/null)}}")
+        compadd -a names
+        return
+      fi ;;
+    run|export) _files; return ;;
+  esac
+  _files -/
+}}
+if [[ $funcstack[1] == _tenscope ]]; then _tenscope "$@"; else compdef _tenscope tenscope; fi
+)sh",
+                     verbs, cases);
+}
+
+std::string names_of(const std::string& run) {
+  std::string text;
+  for (const std::string& name : open_run(run).names()) text += name + "\n";
+  return text;
+}
 
 }  // namespace
 
 Action prepare_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  app.add_option("shell", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash"}));
-  return [shell](const Output&) {
-    fmt::print("{}", bash_script());
+  auto run = std::make_shared<std::string>();
+  app.add_option("shell", *shell, "bash or zsh; names: the names in a run, a line each")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "names"}));
+  app.add_option("run", *run, "With names: the run");
+  return [shell, run, &app](const Output& output) {
+    const CLI::App& root = *app.get_parent();
+    const std::string text = *shell == "bash" ? bash_script(root) : *shell == "zsh" ? zsh_script(root) : names_of(*run);
+    if (output.json) {
+      std::string document;
+      JsonWriter(document).begin_object().key(*shell).text(text).end_object();
+      fmt::print("{}\n", document);
+    } else {
+      fmt::print("{}", text);
+    }
     return kFine;
   };
 }

@@ -15,6 +15,7 @@
 
 #include "core/json_writer.hpp"
 #include "store/file.hpp"
+#include "store/journal_reader.hpp"
 
 #ifndef TENSCOPE_VERSION
 #define TENSCOPE_VERSION "0.1.0"
@@ -76,8 +77,7 @@ std::string run_json(const RunOptions& options, const timespec& now, const tm& l
   if (options.max_bytes > 0) {
     json.key("max_bytes").number(options.max_bytes).key("keep").text(options.keep == Keep::Last ? "last" : "first");
   }
-  json.end_object();
-  return text + "\n";
+  return sealed_line(text);
 }
 
 // Whoever comes first writes it; it appears whole.

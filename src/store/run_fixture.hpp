@@ -25,7 +25,7 @@ class RunFixture {
     char name[] = "/tmp/tenscope-fixture-XXXXXX";
     base_ = ::mkdtemp(name);
     fs::create_directories(writer());
-    write(path() / "run.json", run_json);
+    write(path() / "run.json", sealed_line(run_json.substr(0, run_json.size() - 1)));
     write(journal(), "");
   }
   ~RunFixture() { fs::remove_all(base_); }

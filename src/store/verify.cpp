@@ -47,6 +47,7 @@ class Verification {
 
   std::vector<Problem> run() {
     blobs_.resize(reader_.writers().size());
+    check_run_json();
     for (EventId id = 0; id < reader_.event_count(); ++id) check_event(id);
     for (std::size_t writer = 0; writer < reader_.writers().size(); ++writer) {
       check_ending(writer);
@@ -58,6 +59,12 @@ class Verification {
  private:
   void tell(const fs::path& file, std::uint64_t offset, std::string reason) {
     problems_.push_back({file, offset, std::move(reason)});
+  }
+
+  void check_run_json() {
+    std::string_view text = reader_.run_json();
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    if (!has_right_sum(text)) tell(reader_.path() / kRunFile, 0, "it does not end with its right checksum");
   }
 
   void check_event(EventId id) {

@@ -1,0 +1,109 @@
+#include "cli/open_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/glob.hpp"
+#include "core/suggest.hpp"
+#include "tenscope/error.hpp"
+
+namespace tenscope::cli {
+namespace fs = std::filesystem;
+
+fs::path find_run(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path, error)) return path;
+  const fs::path below = fs::path("runs") / path;
+  if (fs::is_directory(below, error)) return below;
+  std::vector<std::string> candidates;
+  fs::path parent = fs::path(path).parent_path();
+  for (const fs::path& folder : {parent.empty() ? fs::path(".") : parent, fs::path("runs")}) {
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      if (it->is_directory(error)) candidates.push_back(it->path().filename().string());
+    }
+  }
+  throw Error(ErrorCode::NotFound, fmt::format("there is no run '{}'{}", path,
+                                               did_you_mean(fs::path(path).filename().string(), candidates)));
+}
+
+Reader open_run(const std::string& path) { return Reader(find_run(path)); }
+
+std::vector<fs::path> find_runs(const std::string& path) {
+  std::vector<fs::path> runs = list_runs(find_run(path));
+  if (runs.empty()) throw Error(ErrorCode::NotFound, fmt::format("there is no run in '{}'", path));
+  return runs;
+}
+
+std::string default_runs() {
+  std::error_code error;
+  return fs::is_directory("runs", error) ? "runs" : ".";
+}
+
+std::string find_name(const Reader& reader, const std::string& pattern) {
+  const std::vector<std::string> names = reader.names();
+  if (std::find(names.begin(), names.end(), pattern) != names.end()) return pattern;
+  std::vector<std::string> matches;
+  for (const std::string& name : names) {
+    if (matches_glob(name, pattern)) matches.push_back(name);
+  }
+  if (matches.size() == 1) return matches.front();
+  if (matches.empty()) {
+    throw Error(ErrorCode::NotFound, fmt::format("there is no '{}' in the run{}: {}", pattern,
+                                                 did_you_mean(pattern, names), reader.path().string()));
+  }
+  std::string list;
+  for (std::size_t i = 0; i < std::min<std::size_t>(5, matches.size()); ++i) list += (i > 0 ? ", " : "") + matches[i];
+  throw Error(ErrorCode::InvalidArgument, fmt::format("'{}' matches {} names: {}{}", pattern, matches.size(), list,
+                                                      matches.size() > 5 ? ", ..." : ""));
+}
+
+std::string_view state_of(const Reader& reader) {
+  bool is_running = false, is_crashed = false, is_repaired = false;
+  for (const WriterInfo& writer : reader.writers()) {
+    is_running |= writer.running;
+    is_crashed |= !writer.running && !writer.closed && !writer.repaired;
+    is_repaired |= writer.repaired;
+  }
+  if (reader.writers().empty()) return "empty";
+  return is_crashed ? "crashed" : is_running ? "running" : is_repaired ? "repaired" : "closed";
+}
+
+std::uint64_t size_on_disk(const fs::path& run) {
+  std::uint64_t total = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(run, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_regular_file(ignored)) total += it->file_size(ignored);
+  }
+  return total;
+}
+
+void warn_of_problems(const Reader& reader) {
+  if (reader.problems().empty()) return;
+  const Problem& first = reader.problems().front();
+  fmt::print(stderr,
+             "tenscope: the run is damaged in {} place{}, shown is what is whole; tenscope verify tells all: {}: {}\n",
+             reader.problems().size(), reader.problems().size() == 1 ? "" : "s", first.reason, first.file.string());
+}
+
+StepRange parse_step_range(const std::string& text) {
+  const auto parse = [&](std::string_view part) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc() || end != part.data() + part.size()) {
+      throw Error(ErrorCode::InvalidArgument, fmt::format("'{}' is no step and no range of steps like 2:5", text));
+    }
+    return value;
+  };
+  const std::string_view all = text;
+  const std::size_t colon = all.find(':');
+  if (colon == all.npos) return {parse(all), parse(all) + 1};
+  StepRange range;
+  if (colon > 0) range.begin = parse(all.substr(0, colon));
+  if (colon + 1 < all.size()) range.end = parse(all.substr(colon + 1));
+  return range;
+}
+
+}  // namespace tenscope::cli

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tenscope/reader.hpp"
+
+namespace tenscope::cli {
+
+// The run that a user means: a path, or a name below runs/. Throws NotFound with a suggestion.
+std::filesystem::path find_run(const std::string& path);
+Reader open_run(const std::string& path);
+std::vector<std::filesystem::path> find_runs(const std::string& path);  // all below it
+
+// Where no path is given: runs/ if it is there, else this folder.
+std::string default_runs();
+
+// The one name that `pattern` means: the name itself, or a glob that only one name matches. Throws NotFound with a
+// suggestion.
+std::string find_name(const Reader& reader, const std::string& pattern);
+
+// "closed", "running", "crashed", "repaired", "empty": of all its writers, the one to worry about most.
+std::string_view state_of(const Reader& reader);
+
+std::uint64_t size_on_disk(const std::filesystem::path& run);
+
+// Tells of damage found while reading on stderr, so that a listing with gaps is not taken for the whole.
+void warn_of_problems(const Reader& reader);
+
+// "3", "2:5", ":5", "2:"; a stop is not included, as in Python. Throws InvalidArgument.
+struct StepRange {
+  std::int64_t begin = INT64_MIN;
+  std::int64_t end = INT64_MAX;
+  bool contains(std::int64_t step) const noexcept { return step >= begin && step < end; }
+};
+StepRange parse_step_range(const std::string& text);
+
+}  // namespace tenscope::cli

@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+#include <langinfo.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <clocale>
+#include <memory>
+#include <optional>
+
+#include "cli/commands.hpp"
+#include "cli/open_run.hpp"
+#include "core/json_writer.hpp"
+#include "kernels/summarize.hpp"
+#include "report/array_text.hpp"
+#include "report/histogram.hpp"
+#include "report/slice.hpp"
+#include "report/table.hpp"
+#include "report/values.hpp"
+#include "tenscope/error.hpp"
+
+namespace tenscope::cli {
+namespace {
+
+using namespace report;
+
+constexpr int kBins = 16;
+constexpr std::size_t kMostLines = 40;  // of a series of numbers; the middle is left out
+
+struct ShowOptions {
+  std::string run, name, slice;
+  std::optional<std::int64_t> step, call;
+  std::optional<int> rank;
+};
+
+std::size_t terminal_width() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+}
+
+bool is_utf8_terminal() {
+  std::setlocale(LC_CTYPE, "");
+  return std::string_view(::nl_langinfo(CODESET)) == "UTF-8" || !isatty(STDOUT_FILENO);
+}
+
+std::vector<EventId> find_events(const Reader& reader, const ShowOptions& options, const std::string& name) {
+  std::vector<EventId> ids;
+  for (const EventId id : reader.find({.step = options.step, .call = options.call, .rank = options.rank})) {
+    const bool is_value = reader.kind(id) == EventKind::Value || reader.kind(id) == EventKind::Change;
+    if (is_value && reader.name(id) == name) ids.push_back(id);
+  }
+  if (!ids.empty()) return ids;
+  const auto steps = reader.steps(name);
+  throw Error(ErrorCode::NotFound,
+              fmt::format("there is no '{}' with that step, call or rank; it has steps {} to {}: {}", name,
+                          steps.front(), steps.back(), reader.path().string()));
+}
+
+void write_event_head(JsonWriter& json, const Reader& reader, EventId id, const Event& event) {
+  json.key("run").text(reader.path().string()).key("name").text(event.name).key("step").number(event.step);
+  json.key("call").number(event.call).key("writer").text(reader.writers()[reader.writer_index(id)].folder);
+  json.key("time_ns").number(event.time_ns).key("site").text(event.site);
+}
+
+std::string statistics_text(const TensorRecord& tensor, bool color) {
+  const Stats& stats = tensor.stats;
+  std::string text = fmt::format("min {}  max {}  mean {}  std {}  l2 {}  absmax {}\n", extreme_text(tensor, false),
+                                 extreme_text(tensor, true), number_text(stats.mean), number_text(stats.std),
+                                 number_text(stats.l2), number_text(stats.abs_max));
+  text += fmt::format("elements {}  zero {}  subnormal {}", stats.count, stats.zero, stats.subnormal);
+  if (stats.nan > 0) text += "  " + toned(fmt::format("NaN {}", stats.nan), Tone::Red, color);
+  if (stats.pos_inf > 0) text += "  " + toned(fmt::format("+Inf {}", stats.pos_inf), Tone::Red, color);
+  if (stats.neg_inf > 0) text += "  " + toned(fmt::format("-Inf {}", stats.neg_inf), Tone::Red, color);
+  return text + "\n";
+}
+
+int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, const Output& output) {
+  const Event event = reader.event(id);
+  TensorRecord record = std::get<TensorRecord>(event.value);
+  std::optional<TensorData> data;
+  std::optional<Slice> slice;
+  if (record.blob || element_count(record.shape) == 0) {
+    data = reader.tensor(id);
+    slice.emplace(data->view, options.slice);
+    if (!options.slice.empty()) record.stats = kernels::statistics(slice->view());
+  } else if (!options.slice.empty()) {
+    throw Error(ErrorCode::NotFound, fmt::format("the bytes of '{}' were not kept, only its statistics", event.name));
+  }
+  const Histogram histogram = slice ? make_histogram(slice->view(), kBins) : Histogram{};
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object();
+    write_event_head(json, reader, id, event);
+    json.key("tensor");
+    write_tensor(json, record);
+    json.key("slice").text(options.slice).key("values");
+    if (slice)
+      write_elements(json, slice->view());
+    else
+      json.null();
+    json.key("histogram").begin_object().key("edges").begin_array();
+    for (const double edge : histogram.edges) json.number(edge);
+    json.end_array().key("counts");
+    write_shape(json, histogram.counts);
+    json.end_object().end_object();
+    fmt::print("{}\n", text);
+    return kFine;
+  }
+  fmt::print("{}  step {}  call {}  {}{}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call,
+             reader.writers()[reader.writer_index(id)].folder, event.site.empty() ? "" : "  " + event.site);
+  fmt::print("{} {}  {}  {}  {}\n", to_string(record.dtype), shape_text(record.shape), record.device,
+             bytes_text(static_cast<std::uint64_t>(element_count(record.shape)) * item_size(record.dtype)),
+             toned(record.fingerprint.hex(), Tone::Dim, output.color));
+  if (!options.slice.empty()) fmt::print("slice [{}] {}\n", options.slice, shape_text(slice->view().shape));
+  fmt::print("{}\n", statistics_text(record, output.color));
+  if (!slice) {
+    fmt::print("its bytes were not kept\n");
+    return kFine;
+  }
+  fmt::print("{}\n", array_text(slice->view()));
+  if (element_count(slice->view().shape) > 1) {
+    const std::size_t width = std::min<std::size_t>(terminal_width(), 100);
+    fmt::print("\n{}", histogram_text(histogram, width, is_utf8_terminal(), output.color));
+  }
+  return kFine;
+}
+
+int show_values(const Reader& reader, const std::vector<EventId>& ids, const Output& output) {
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object().key("run").text(reader.path().string()).key("name").text(reader.name(ids.front()));
+    json.key("values").begin_array();
+    for (const EventId id : ids) {
+      const Event event = reader.event(id);
+      json.begin_object().key("step").number(event.step).key("call").number(event.call);
+      json.key("writer").text(reader.writers()[reader.writer_index(id)].folder).key("time_ns").number(event.time_ns);
+      json.key("site").text(event.site).key(reader.is_tensor(id) ? "tensor" : "value");
+      write_value(json, event.value);
+      json.end_object();
+    }
+    json.end_array().end_object();
+    fmt::print("{}\n", text);
+    return kFine;
+  }
+  fmt::print("{}\n", toned(reader.name(ids.front()), Tone::Bold, output.color));
+  Table table({{"step", Align::Right}, {"call", Align::Right}, {"writer"}, {"value"}, {"site"}});
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids.size() > kMostLines && i == kMostLines / 2) {
+      table.add({"...", "", "", fmt::format("{} more", ids.size() - kMostLines), ""});
+      i = ids.size() - kMostLines / 2;
+    }
+    const Event event = reader.event(ids[i]);
+    table.add({std::to_string(event.step), std::to_string(event.call),
+               reader.writers()[reader.writer_index(ids[i])].folder, value_text(event.value, 2000), event.site});
+  }
+  fmt::print("{}", table.text(output.color));
+  return kFine;
+}
+
+}  // namespace
+
+Action prepare_show(CLI::App& app) {
+  auto options = std::make_shared<ShowOptions>();
+  app.add_option("run", options->run, "A run, or a folder of runs: then the newest")->required();
+  app.add_option("name", options->name, "A name, or a pattern that matches only one")->required();
+  app.add_option("--step", options->step, "The step (default: the last)");
+  app.add_option("--call", options->call, "The call within the step (default: the last)");
+  app.add_option("--rank", options->rank, "The rank (default: the last to write it)");
+  app.add_option("--slice", options->slice, "A part of the tensor, as in NumPy: '0,:,3:7'");
+  return [options](const Output& output) {
+    const Reader reader = open_run(options->run);
+    warn_of_problems(reader);
+    const std::vector<EventId> ids = find_events(reader, *options, find_name(reader, options->name));
+    return reader.is_tensor(ids.back()) ? show_tensor(reader, ids.back(), *options, output)
+                                        : show_values(reader, ids, output);
+  };
+}
+
+}  // namespace tenscope::cli

@@ -1,0 +1,223 @@
+"""The verbs that read, with NumPy and the safetensors package as judges."""
+
+import json
+
+import numpy as np
+import pytest
+from hand_written_run import HandWrittenRun, dump, sealed, tenscope, tenscope_json
+from safetensors.numpy import load_file
+
+DTYPES = [
+    "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
+    "complex64", "complex128",
+]  # fmt: skip
+
+
+def sample(dtype: str, shape: tuple, scale: float, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    kind = np.dtype(dtype).kind
+    if kind == "c":
+        return ((random.normal(size=shape) + 1j * random.normal(size=shape)) * scale).astype(dtype)
+    if kind == "b":
+        return random.random(shape) < 0.5
+    if kind in "iu":
+        info = np.iinfo(dtype)
+        return random.integers(info.min, info.max, shape, dtype, endpoint=True) if scale > 1 else random.integers(0, 9, shape, dtype)
+    return (random.normal(size=shape) * scale).astype(dtype)
+
+
+def printed(output: str) -> str:
+    """The array in the output of show: between the statistics and the histogram."""
+    return output.split("\n\n", 1)[1]
+
+
+@pytest.fixture(scope="module")
+def arrays() -> dict[str, np.ndarray]:
+    shapes = [(), (1,), (7,), (40,), (3, 4), (2, 3, 4), (2, 0), (50, 60), (12, 5, 30), (3, 2, 2, 2)]
+    result = {}
+    for i, dtype in enumerate(DTYPES):
+        for j, shape in enumerate(shapes):
+            with np.errstate(over="ignore"):
+                result[f"{dtype}.{j}"] = sample(dtype, shape, [1, 1e-6, 1e5, 100][(i + j) % 4], i * 100 + j)
+    result["special.nan"] = np.array([1, np.nan, -np.inf, 2.5], np.float32)
+    result["special.all_nan"] = np.array([np.nan, np.nan])
+    result["special.inf"] = np.array([np.inf, -np.inf], np.float16)
+    result["special.zeros"] = np.zeros((2, 3))
+    result["special.negative_zero"] = np.array([-0.0, 0.0, 1e-300])
+    result["special.mixed"] = np.array([1e-5, 1, 1e5], np.float32)
+    result["special.large"] = np.array([123456789.0, 1e15, 1.5])
+    result["special.thirds"] = np.arange(9).reshape(3, 3) / 3
+    result["special.half"] = np.array([0.1, 0.2, 65504, 6e-8], np.float16)
+    result["special.half_small"] = np.array([0.1, 0.25, 3.14159, 99.9], np.float16)
+    result["special.complex"] = np.array([1 + 2j, complex(np.nan, -1), complex(0, np.inf)])
+    result["special.one"] = np.array(1 / 3, np.float32)
+    result["special.tiny"] = np.array(1.5e-9)
+    result["special.complex_one"] = np.array(1 - 2j)
+    result["special.exponents"] = np.array([1e-100, 1e100, -3.25])
+    return result
+
+
+@pytest.fixture(scope="module")
+def array_run(arrays, tmp_path_factory):
+    import hand_written_run
+
+    hand_written_run.HEADER, before = 1 << 16, hand_written_run.HEADER
+    run = HandWrittenRun(tmp_path_factory.mktemp("runs") / "arrays")
+    for name, array in arrays.items():
+        run.tensor(name, array)
+    path = run.close()
+    hand_written_run.HEADER = before
+    return path
+
+
+def test_values_are_printed_as_numpy_prints_them(arrays, array_run):
+    wrong = []
+    for name, array in arrays.items():
+        got = printed(tenscope("show", array_run, name).stdout)
+        if not got.startswith(str(array) + "\n"):
+            wrong.append(f"{name}\n{array}\n-- got\n{got.split(chr(10) + chr(10))[0]}")
+    assert not wrong, f"{len(wrong)} of {len(arrays)} differ:\n" + "\n\n".join(wrong[:8])
+
+
+def test_show_json_has_values_statistics_and_histogram(arrays, array_run):
+    array = arrays["float32.5"]
+    got = tenscope_json("show", array_run, "float32.5")
+    np.testing.assert_array_equal(np.array(got["values"], np.float32), array)
+    counts, edges = np.histogram(array, bins=len(got["histogram"]["counts"]))
+    assert got["histogram"]["counts"] == counts.tolist()
+    np.testing.assert_allclose(got["histogram"]["edges"], edges, rtol=1e-6)
+    assert got["tensor"]["dtype"] == "float32"
+    assert got["tensor"]["shape"] == [2, 3, 4]
+    assert got["tensor"]["stats"]["min"] == array.min()
+
+
+def test_exact_integers(arrays, array_run):
+    for name in ("int64.2", "uint64.2"):
+        got = tenscope_json("show", array_run, name)
+        assert got["values"] == arrays[name].tolist()
+        assert got["tensor"]["stats"]["max"] == int(arrays[name].max())
+
+
+@pytest.mark.parametrize("text", ["0", "-1", ":, 1", "0,:,3:7", "..., 0", "1, ::2, ::-1", "1:1", "5:, 0", "0,0,0", ""])
+def test_slices_follow_numpy(arrays, array_run, text):
+    array = arrays["int32.5"]
+    expected = eval(f"array[{text}]", {"array": array}) if text else array
+    got = tenscope_json("show", array_run, "int32.5", "--slice", text)
+    np.testing.assert_array_equal(np.array(got["values"]).reshape(expected.shape), expected)
+    if expected.size:
+        assert got["tensor"]["stats"]["max"] == expected.max()
+
+
+def test_a_wrong_slice_is_told(array_run):
+    for text in ("9", "0,0,0,0", "x", "::0", "1:2:3:4"):
+        assert "slice" in tenscope("show", array_run, "int32.5", "--slice", text, check=2).stderr
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = HandWrittenRun(tmp_path / "runs" / "one")
+    for step in range(3):
+        run.tensor("blocks.0.attn.q", np.full((2, 3), step, np.float32), step=step)
+        run.tensor("blocks.0.attn.k", np.array([1, np.nan if step == 1 else 0]), step=step)
+        run.tensor("big", np.ones(5), step=step, keep=False)
+        run.add("value", name="loss", step=step, call=0, value=1 / (step + 1))
+        run.add("step", step=step + 1)
+    return run.close()
+
+
+def test_ls_of_a_run(run):
+    text = tenscope("ls", run).stdout
+    assert "blocks.0.attn.q" in text and "float32" in text and "[2, 3]" in text and "0-2" in text
+    assert "NaN 1 @ step 1" in text
+    names = {entry["name"]: entry for entry in tenscope_json("ls", run)["names"]}
+    assert list(names) == ["blocks.0.attn.q", "blocks.0.attn.k", "big", "loss"]
+    assert names["blocks.0.attn.q"]["last"]["tensor"]["stats"]["mean"] == 2
+    assert names["blocks.0.attn.k"]["first_nonfinite"] == {"step": 1, "call": 0, "nan": 1, "posinf": 0, "neginf": 0}
+    assert names["loss"]["last"]["value"] == 1 / 3
+    assert [entry["name"] for entry in tenscope_json("ls", run, "*attn*")["names"]] == ["blocks.0.attn.q", "blocks.0.attn.k"]
+
+
+def test_ls_of_a_folder(run):
+    HandWrittenRun(run.parent / "two", started_ns=1).crash()
+    runs = tenscope_json("ls", run.parent)["runs"]
+    assert [(entry["path"].split("/")[-1], entry["state"]) for entry in runs] == [("two", "crashed"), ("one", "closed")]
+    assert runs[1]["events"] == 16
+
+
+def test_show_takes_the_last_step_or_the_one_asked_for(run):
+    assert tenscope_json("show", run, "blocks.0.attn.q")["values"] == [[2.0] * 3] * 2
+    assert tenscope_json("show", run, "*.q", "--step", 1)["values"] == [[1.0] * 3] * 2
+    assert tenscope_json("show", run, "big")["values"] is None
+    assert "not kept" in tenscope("show", run, "big").stdout
+    assert [entry["value"] for entry in tenscope_json("show", run, "loss")["values"]] == [1, 0.5, 1 / 3]
+    assert tenscope_json("show", run, "blocks.0.attn.k", "--step", 1)["values"] == [1.0, {"float": "nan"}]
+
+
+def test_wrong_names_get_a_suggestion(run):
+    assert "did you mean 'show'" in tenscope("shwo", check=2).stderr
+    assert "did you mean 'blocks.0.attn.q'" in tenscope("show", run, "blocks.0.atn.q", check=2).stderr
+    assert "did you mean 'one'" in tenscope("ls", run.parent / "oen", check=2).stderr
+    assert "matches 2 names" in tenscope("show", run, "blocks.*", check=2).stderr
+    assert "steps 0 to 2" in tenscope("show", run, "loss", "--step", 7, check=2).stderr
+    error = tenscope_json("show", run, "nothing", check=2)["error"]
+    assert error["code"] == "NotFound"
+
+
+def test_wrong_use_is_exit_code_2(run):
+    tenscope(check=2)
+    tenscope("show", check=2)
+    tenscope("show", run, "loss", "--elephant", check=2)
+    tenscope("--help")
+    assert "Examples:" in tenscope("show", "--help").stdout
+
+
+def test_no_escape_codes_where_there_is_no_terminal(run):
+    assert "\033" not in tenscope("ls", run).stdout
+
+
+def test_verify_and_repair_after_a_crash(tmp_path):
+    run = HandWrittenRun(tmp_path / "run")
+    run.tensor("mask", np.array([1, 2, 3], np.uint8))
+    run.tensor("w", np.arange(4.0), step=1)
+    run.tensor("z", np.array([1 + 2j, 3 - 4j]), step=1, call=2)
+    path = run.crash(torn=run.lines[0][:40])
+    problems = tenscope_json("verify", path, check=1)["runs"][0]["problems"]
+    assert len(problems) == 1 and "without having been closed" in problems[0]["reason"]
+    assert len(tenscope_json("repair", path)["runs"][0]["actions"]) == 3
+    assert tenscope_json("verify", path)["runs"][0]["problems"] == []
+    assert tenscope_json("repair", path)["runs"][0]["actions"] == []
+    tensors = load_file(path / "rank-0" / "000000.safetensors")
+    np.testing.assert_array_equal(tensors["w@1#0"], np.arange(4.0))
+    np.testing.assert_array_equal(tensors["z@1#2"], [[1, 2], [3, -4]])
+    assert tenscope_json("ls", path)["state"] == "repaired"
+
+
+def test_export(run, tmp_path):
+    out = tmp_path / "q.npy"
+    tenscope("export", run, out, "--name", "*.q", "--step", 1)
+    np.testing.assert_array_equal(np.load(out), np.full((2, 3), 1, np.float32))
+    tenscope("export", run, tmp_path / "all.npz", "--name", "blocks.*")
+    with np.load(tmp_path / "all.npz") as archive:
+        assert sorted(archive) == sorted(f"blocks.0.attn.{x}@{step}#0" for x in "qk" for step in range(3))
+    tenscope("export", run, tmp_path / "s.safetensors", "--name", "blocks.*", "--step", "1:2")
+    tensors = load_file(tmp_path / "s.safetensors")
+    assert sorted(tensors) == ["blocks.0.attn.k", "blocks.0.attn.q"]
+    tenscope("export", run, tmp_path / "folder", "--name", "*.q")
+    assert sorted(file.name for file in (tmp_path / "folder").iterdir()) == [f"blocks.0.attn.q@{step}#0.npy" for step in range(3)]
+    assert "holds one tensor" in tenscope("export", run, out, "--name", "blocks.*", check=2).stderr
+    assert "statistics" in tenscope("export", run, out, "--name", "big", "--step", 0, check=2).stderr
+
+
+def test_every_dtype_is_exported(arrays, array_run, tmp_path):
+    tenscope("export", array_run, tmp_path / "all.npz")
+    with np.load(tmp_path / "all.npz") as archive:
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(archive[name], array)
+            assert archive[name].dtype == array.dtype
+
+
+def test_a_newer_format_is_refused(tmp_path):
+    run = HandWrittenRun(tmp_path / "run")
+    run.close()
+    (tmp_path / "run" / "run.json").write_bytes(sealed(dump({"tenscope_format": 2, "started_ns": 1})))
+    assert json.loads(tenscope("ls", tmp_path / "run", "--json", check=2).stdout)["error"]["code"] == "Version"
