@@ -75,7 +75,7 @@ def test_values_are_printed_as_numpy_prints_them(arrays, array_run):
     for name, array in arrays.items():
         got = printed(tenscope("show", array_run, name).stdout)
         if not got.startswith(str(array) + "\n"):
-            wrong.append(f"{name}\n{array}\n-- got\n{got.split(chr(10) + chr(10))[0]}")
+            wrong.append(f"{name}\n{array!s}\n-- got\n{got.split(chr(10) + chr(10))[0]}")
     assert not wrong, f"{len(wrong)} of {len(arrays)} differ:\n" + "\n\n".join(wrong[:8])
 
 

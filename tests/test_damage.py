@@ -196,7 +196,7 @@ def test_hostile_lines_with_right_checksums(tmp_path):
 
 def test_a_damaged_run_can_be_repaired_without_loss(tmp_path):
     run = write_run(tmp_path / "run")
-    run.lines[5] = run.lines[5].replace(b"value", b"valve", 1)
+    run.lines[2] = run.lines[2].replace(b"value", b"valve", 1)
     path = run.crash(torn=b'{"seq":99,')
     tenscope("repair", path)
     problems = tenscope_json("verify", path, check=1)["runs"][0]["problems"]

@@ -31,11 +31,6 @@ FloatWidth width_of(DType dtype) {
   }
 }
 
-// From here on NumPy turns to scientific notation: where the integers are no longer exact to the digit.
-double largest_positional(FloatWidth width) {
-  return width == FloatWidth::Double ? 1e8 : width == FloatWidth::Single ? 1e6 : 1e3;
-}
-
 // The format of a set of floating-point numbers.
 class FloatFormat {
  public:

@@ -65,6 +65,10 @@ std::string trim_zeros(std::string text) {
 
 }  // namespace
 
+double largest_positional(FloatWidth width) {
+  return width == FloatWidth::Double ? 1e8 : width == FloatWidth::Single ? 1e6 : 1e3;
+}
+
 std::string positional_text(double x, FloatWidth width, int precision) {
   const Decimal decimal = shortest(x, width);
   const int count = static_cast<int>(decimal.digits.size());
@@ -99,7 +103,8 @@ std::string padded_scientific_text(double x, int precision, int exponent_digits)
 std::string scalar_text(double x, FloatWidth width) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
-  if (x == 0 || (std::abs(x) >= 1e-4 && std::abs(x) < 1e16)) {
+  const double large = width == FloatWidth::Double ? 1e16 : largest_positional(width);
+  if (x == 0 || (std::abs(x) >= 1e-4 && std::abs(x) < large)) {
     const std::string text = positional_text(x, width, std::numeric_limits<int>::max());
     return text.back() == '.' ? text + "0" : text;
   }

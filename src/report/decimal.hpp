@@ -7,6 +7,9 @@ namespace tenscope::report {
 // How wide a number was before it became a double: it decides how many digits identify it.
 enum class FloatWidth { Half, Single, Double };
 
+// From here on NumPy turns to scientific notation: where the digits of integers are no longer exact.
+double largest_positional(FloatWidth width);
+
 // The shortest digits that identify x among the numbers of its width, cut to `precision` digits behind the point and
 // rounded there; at least one sign of a point: "0.1", "3.", "-0.33333333". x is finite.
 std::string positional_text(double x, FloatWidth width, int precision);
