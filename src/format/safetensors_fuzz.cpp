@@ -1,0 +1,9 @@
+#include "format/fuzzing.hpp"
+#include "format/safetensors.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tenscope;
+  return fuzz_reader(data, size, "safetensors", [](const Source& source, const LoadOptions& options) {
+    return read_safetensors(source, options);
+  });
+}

@@ -1,0 +1,125 @@
+"""Makes the fuzzers' first inputs with the real libraries: python tests/make_corpus.py FOLDER."""
+
+import collections
+import io
+import pickle
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import safetensors.numpy
+import torch
+
+NESTED = {
+    "none": None,
+    "numbers": [0, -1, 255, 65536, 2**40, 2**100, 1.5, float("nan"), 1 + 2j, True],
+    "text": ("", "x", "äöü🙂", "a\\u00e4\n"),
+    "bytes": [b"", b"\x00\xff", bytearray(b"abc")],
+    ("a", 1): {1, 2},
+    "frozen": frozenset({3}),
+    "ordered": collections.OrderedDict([("k", [(), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)])]),
+    "default": collections.defaultdict(list, a=[1]),
+    "slice": slice(1, 2),
+    "range": range(3),
+}
+ARRAYS = [
+    np.arange(6, dtype="<f4").reshape(2, 3),
+    np.arange(6, dtype=">i2").reshape(3, 2),
+    np.asfortranarray(np.arange(4.0).reshape(2, 2)),
+    np.zeros((0, 3), "c8"),
+    np.array(True),
+    np.array([1, 2], "u8"),
+]
+
+
+def npy():
+    for array in ARRAYS:
+        for version in ((1, 0), (2, 0), (3, 0)):
+            out = io.BytesIO()
+            np.lib.format.write_array(out, array, version=version)
+            yield out.getvalue()
+
+
+def npz():
+    for save in (np.savez, np.savez_compressed):
+        out = io.BytesIO()
+        save(out, *ARRAYS, named=ARRAYS[0])
+        yield out.getvalue()
+
+
+def zips():
+    yield from npz()
+    yield next(iter(pt()))
+    for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", kind) as archive:
+            archive.writestr("a", b"x" * 300)
+            archive.writestr("folder/b", b"")
+            archive.comment = b"comment"
+            with archive.open("big", "w", force_zip64=True) as entry:
+                entry.write(b"y" * 10)
+        yield out.getvalue()
+
+
+def tensors():
+    base = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    model = torch.nn.Linear(2, 3)
+    return {
+        "views": [base, base[1], base.t(), base[:, ::2]],
+        "expanded": torch.ones(1).expand(4, 3),
+        "kinds": [torch.zeros(2, dtype=d) for d in (torch.bfloat16, torch.bool, torch.complex64, torch.int8)],
+        "conj": torch.ones(2, dtype=torch.complex64).conj(),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+        "state": model.state_dict(),
+        "size": torch.Size([1, 2]),
+        "dtype": torch.float16,
+        "device": torch.device("cpu"),
+        "plain": NESTED,
+    }
+
+
+def pt():
+    values = tensors()
+    values["more"] = [torch.zeros(2, dtype=d) for d in (torch.float8_e4m3fn, torch.float8_e5m2, torch.uint16)]
+    for value in (values, torch.ones(3), values["views"]):
+        out = io.BytesIO()
+        torch.save(value, out)
+        yield out.getvalue()
+    for value in (tensors(), torch.ones(3)):
+        out = io.BytesIO()
+        torch.save(value, out, _use_new_zipfile_serialization=False)
+        yield out.getvalue()
+
+
+def pickles():
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        for value in (NESTED, ARRAYS, [np.float32(1.5), np.dtype("f4")], tensors(), *NESTED.values()):
+            yield pickle.dumps(value, protocol)
+
+
+def safetensors_files():
+    yield safetensors.numpy.save({"a": ARRAYS[0], "b": np.zeros((0,), "i8")}, {"key": "value"})
+    yield safetensors.numpy.save({})
+
+
+MAKERS = {
+    "npy": npy,
+    "npz": npz,
+    "zip": zips,
+    "pt": pt,
+    "pickle": pickles,
+    "safetensors": safetensors_files,
+}
+
+
+def main(folder: Path) -> None:
+    for name, make in MAKERS.items():
+        target = folder / name
+        target.mkdir(parents=True, exist_ok=True)
+        for number, data in enumerate(make()):
+            (target / f"{number:03}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
