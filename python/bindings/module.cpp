@@ -6,6 +6,7 @@ NB_MODULE(_core, m) {
   init_errors(m);
   init_run(m);
   init_reader(m);
+  init_format(m);
   init_probe(m);
   init_tracer(m);
   init_rundiff(m);

@@ -10,6 +10,7 @@ namespace nb = nanobind;
 void init_errors(nb::module_& m);
 void init_run(nb::module_& m);
 void init_reader(nb::module_& m);
+void init_format(nb::module_& m);
 void init_probe(nb::module_& m);
 void init_tracer(nb::module_& m);
 void init_rundiff(nb::module_& m);

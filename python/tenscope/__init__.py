@@ -11,6 +11,7 @@ from tenscope._errors import (
     UsageError,
     VersionError,
 )
+from tenscope._files import load, save
 from tenscope._reader import Event, Recording, Stats, open
 from tenscope._run import Run, close, current, init
 from tenscope._rundiff import Diff, diff
@@ -41,8 +42,10 @@ __all__ = [
     "disable",
     "enable",
     "init",
+    "load",
     "open",
     "record",
+    "save",
     "spy",
     "step",
     "tree",

@@ -103,11 +103,20 @@ Source memory_source(std::string_view bytes, std::string_view format, std::strin
 }
 
 void Budget::take(const Source& source, std::uint64_t at, std::uint64_t bytes, std::string_view what) {
-  if (bytes > left_) {
-    source.unsupported(at, fmt::format("{} would take {} bytes and {} are allowed for this file (max_inflated_bytes)",
-                                       what, bytes, left_));
+  if (bytes > copies_left_) {
+    source.unsupported(
+        at, fmt::format("{} would take {} bytes more, far more than a file of this size needs", what, bytes));
   }
-  left_ -= bytes;
+  copies_left_ -= bytes;
+}
+
+void Budget::take_inflated(const Source& source, std::uint64_t at, std::uint64_t bytes, std::string_view what) {
+  if (bytes > inflated_left_) {
+    source.unsupported(at, fmt::format("{} would take {} bytes and {} are allowed for this file (max_inflated_bytes)",
+                                       what, bytes, inflated_left_));
+  }
+  inflated_left_ -= bytes;
+  copies_left_ += bytes;
 }
 
 std::uint64_t checked_size_bytes(const Source& source, std::uint64_t at, DType dtype,

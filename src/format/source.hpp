@@ -57,16 +57,21 @@ Source open_source(const std::filesystem::path& path, std::string_view format, b
 // A copy of bytes in memory; for streams inside of files, and for tests.
 Source memory_source(std::string_view bytes, std::string_view format, std::string_view name = "memory");
 
-// What a file may make of its bytes (by inflating, decoding, swapping) in all.
+// What a file may make of its bytes in all. A deflated entry may grow a lot, honestly; a copy (decoded, swapped,
+// aligned, or a tensor's description) is about as large as what it is made of, so that many times the file is a trick.
 class Budget {
  public:
   Budget(const LoadOptions& options, std::uint64_t file_bytes)
-      : left_(options.max_inflated_bytes ? options.max_inflated_bytes : (64u << 20) + 200 * file_bytes) {}
-  // Throws Unsupported where nothing like that is left.
+      : inflated_left_(options.max_inflated_bytes ? options.max_inflated_bytes : (64u << 20) + 200 * file_bytes),
+        copies_left_((16u << 20) + 16 * file_bytes) {}
+
+  // Both throw Unsupported where nothing like that is left.
   void take(const Source& source, std::uint64_t at, std::uint64_t bytes, std::string_view what);
+  void take_inflated(const Source& source, std::uint64_t at, std::uint64_t bytes, std::string_view what);
 
  private:
-  std::uint64_t left_;
+  std::uint64_t inflated_left_;
+  std::uint64_t copies_left_;
 };
 
 // The bytes that a shape of a dtype takes; throws Corrupt for negative sizes, a rank above kMaxRank and overflow.

@@ -126,7 +126,18 @@ void Unpickler::push_global(std::string_view module, std::string_view name) {
 
 void Unpickler::push_children(Kind kind, std::vector<NodeId> children) {
   children_.push_back(std::move(children));
-  push({.kind = kind, .index = static_cast<std::uint32_t>(children_.size() - 1)});
+  const NodeId id = add({.kind = kind, .index = static_cast<std::uint32_t>(children_.size() - 1)});
+  note_nesting(id, children_.back());
+  push(id);
+}
+
+void Unpickler::note_nesting(NodeId target, std::span<const NodeId> items) {
+  auto& nesting = nodes_[target].integer;
+  for (const NodeId item : items) {
+    const Kind kind = nodes_[item].kind;
+    if (kind >= Kind::List && kind <= Kind::FrozenSet) nesting = std::max(nesting, nodes_[item].integer + 1);
+  }
+  if (nesting > options_.max_nesting) unsupported(fmt::format("values nested deeper than {}", options_.max_nesting));
 }
 
 void Unpickler::put(std::uint64_t index) {
@@ -147,6 +158,7 @@ void Unpickler::append(NodeId target, std::span<const NodeId> items) {
   if (nodes_[target].kind != Kind::List) corrupt("an append to something else than a list");
   auto& children = children_[nodes_[target].index];
   children.insert(children.end(), items.begin(), items.end());
+  note_nesting(target, items);
 }
 
 void Unpickler::set_items(NodeId target, std::span<const NodeId> items) {
@@ -155,12 +167,14 @@ void Unpickler::set_items(NodeId target, std::span<const NodeId> items) {
   if (items.size() % 2) corrupt("a key without a value");
   auto& children = children_[nodes_[target].index];
   children.insert(children.end(), items.begin(), items.end());
+  note_nesting(target, items);
 }
 
 void Unpickler::add_to_set(NodeId target, std::span<const NodeId> items) {
   if (nodes_[target].kind != Kind::Set) corrupt("an item added to something else than a set");
   auto& children = children_[nodes_[target].index];
   children.insert(children.end(), items.begin(), items.end());
+  note_nesting(target, items);
 }
 
 bool Unpickler::step() {

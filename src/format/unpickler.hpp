@@ -82,7 +82,7 @@ class Unpickler {
     DType dtype = DType::F32;  // NumpyDType, Storage
     std::uint32_t index = 0;   // into the table of its kind
     union {
-      std::int64_t integer = 0;
+      std::int64_t integer = 0;  // of a container: how deep what was put into it is nested, as far as known
       double number;
     };
   };
@@ -128,6 +128,7 @@ class Unpickler {
   void append(NodeId target, std::span<const NodeId> items);
   void set_items(NodeId target, std::span<const NodeId> items);
   void add_to_set(NodeId target, std::span<const NodeId> items);
+  void note_nesting(NodeId target, std::span<const NodeId> items);  // refuses early what finish() would refuse
   NodeId add(Node node);
   [[noreturn]] void corrupt(const std::string& reason) const { source_.corrupt(opcode_at_, reason); }
   [[noreturn]] void unsupported(const std::string& reason) const { source_.unsupported(opcode_at_, reason); }

@@ -147,7 +147,8 @@ const ZipEntry* ZipReader::find(std::string_view name) const noexcept {
 Source ZipReader::open(const ZipEntry& entry, Budget& budget, Check check) const {
   Source part = source_.part(entry.data_at, entry.stored_bytes, "zip entry");
   if (entry.is_deflated) {
-    budget.take(source_, entry.header_at, entry.size_bytes, fmt::format("inflating zip entry '{}'", entry.name));
+    budget.take_inflated(source_, entry.header_at, entry.size_bytes,
+                         fmt::format("inflating zip entry '{}'", entry.name));
     if (entry.size_bytes > 16 + 1032 * entry.stored_bytes) {  // deflate cannot do more
       source_.corrupt(entry.header_at, fmt::format("zip entry '{}' of {} bytes says to inflate to {}", entry.name,
                                                    entry.stored_bytes, entry.size_bytes));
