@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <simdjson.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +19,21 @@ constexpr std::uint64_t kMapFrom = 256 << 10;  // smaller files are read: cheape
 [[noreturn]] void fail_open(const std::filesystem::path& path, std::string_view format, int error) {
   throw Error(error == ENOENT ? ErrorCode::NotFound : ErrorCode::Io,
               fmt::format("cannot read {}: {}: {}", format, std::strerror(error), path.string()));
+}
+
+// Text from a file, fit for an error message: control characters, and all that is not UTF-8, as escapes.
+std::string printable(const std::string& text) {
+  const bool is_utf8 = simdjson::validate_utf8(text);
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !is_utf8)) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
 }
 
 class OpenFile {
@@ -37,7 +53,7 @@ class OpenFile {
 }  // namespace
 
 void Source::fail(ErrorCode code, std::uint64_t at, const std::string& reason) const {
-  throw Error(code, fmt::format("cannot read {}: {}, at byte {}: {}", format, reason, offset + at, path));
+  throw Error(code, fmt::format("cannot read {}: {}, at byte {}: {}", format, printable(reason), offset + at, path));
 }
 
 void Source::require(std::uint64_t at, std::uint64_t size, std::string_view what) const {
