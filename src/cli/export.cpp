@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/commands.hpp"
+#include "cli/export_hdf5.hpp"
 #include "cli/open_run.hpp"
 #include "core/glob.hpp"
 #include "core/json_writer.hpp"
@@ -23,12 +24,21 @@ struct ExportOptions {
   std::string run, out, name, steps;
   std::optional<std::int64_t> call;
   std::optional<int> rank;
+  Hdf5Options hdf5;
 };
 
 struct Selected {
   EventId id = 0;
   std::string key;
 };
+
+bool is_hdf5_format(const fs::path& path) { return path.extension() == ".h5" || path.extension() == ".hdf5"; }
+
+// HDF5 has room for numbers and text as well.
+bool is_wanted(const Reader& reader, EventId id, bool is_hdf5) {
+  const EventKind kind = reader.kind(id);
+  return reader.is_tensor(id) || (is_hdf5 && (kind == EventKind::Value || kind == EventKind::Change));
+}
 
 // Keys are names where each name comes once, else name@step#call, with the writer in front where there are several.
 std::vector<Selected> select(const Reader& reader, const ExportOptions& options) {
@@ -37,7 +47,7 @@ std::vector<Selected> select(const Reader& reader, const ExportOptions& options)
   std::set<std::string_view> names;
   std::set<std::size_t> writers;
   for (const EventId id : reader.find({.name = options.name, .call = options.call, .rank = options.rank})) {
-    if (!reader.is_tensor(id) || !steps.contains(reader.step(id))) continue;
+    if (!is_wanted(reader, id, is_hdf5_format(options.out)) || !steps.contains(reader.step(id))) continue;
     result.push_back({id, ""});
     names.insert(reader.name(id));
     writers.insert(reader.writer_index(id));
@@ -102,7 +112,8 @@ std::string file_name(std::string key) {
   return key.substr(0, kLongest) + ".npy";
 }
 
-std::vector<fs::path> write_files(const Reader& reader, const std::vector<Selected>& selected, const fs::path& out) {
+std::vector<fs::path> write_files(const Reader& reader, const std::vector<Selected>& selected, const fs::path& out,
+                                  Hdf5Options hdf5) {
   const std::string extension = out.extension().string();
   if (extension == ".npy") {
     if (selected.size() > 1) {
@@ -121,9 +132,16 @@ std::vector<fs::path> write_files(const Reader& reader, const std::vector<Select
     save(out, dict);
     return {out};
   }
+  if (is_hdf5_format(out)) {
+    std::vector<EventId> events;
+    for (const Selected& item : selected) events.push_back(item.id);
+    export_hdf5(reader, events, out, hdf5);
+    return {out};
+  }
   if (!extension.empty() && !fs::is_directory(out)) {
-    throw Error(ErrorCode::InvalidArgument,
-                fmt::format("cannot export to '{}': .npy, .npz, .safetensors or a folder is needed", out.string()));
+    throw Error(
+        ErrorCode::InvalidArgument,
+        fmt::format("cannot export to '{}': .npy, .npz, .safetensors, .h5 or a folder is needed", out.string()));
   }
   fs::create_directories(out);
   std::vector<fs::path> files;
@@ -139,16 +157,18 @@ std::vector<fs::path> write_files(const Reader& reader, const std::vector<Select
 Action prepare_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   app.add_option("run", options->run, "A run, or a folder of runs: then the newest")->required();
-  app.add_option("out", options->out, "A file (.npy, .npz, .safetensors), or a folder for .npy files")->required();
+  app.add_option("out", options->out, "A file (.npy, .npz, .safetensors, .h5), or a folder for .npy files")->required();
   app.add_option("--name", options->name, "Only names that match this pattern");
   app.add_option("--step", options->steps, "A step, or a range of steps like 2:5");
   app.add_option("--call", options->call, "Only this call of each step");
   app.add_option("--rank", options->rank, "Only this rank");
+  app.add_option("--gzip", options->hdf5.gzip_level, "Compression of a .h5 file, 1 to 9")->check(CLI::Range(0, 9));
+  app.add_flag("--shuffle", options->hdf5.shuffle, "Reorder the bytes of a .h5 file, so that they compress better");
   return [options](const Output& output) {
     const Reader reader = open_run(options->run);
     warn_of_problems(reader);
     const std::vector<Selected> selected = select(reader, *options);
-    const std::vector<fs::path> files = write_files(reader, selected, options->out);
+    const std::vector<fs::path> files = write_files(reader, selected, options->out, options->hdf5);
     if (output.json) {
       std::string text;
       JsonWriter json(text);
@@ -159,7 +179,8 @@ Action prepare_export(CLI::App& app) {
       json.end_array().end_object();
       fmt::print("{}\n", text);
     } else {
-      fmt::print("{} tensor{} to {}\n", selected.size(), selected.size() == 1 ? "" : "s", options->out);
+      const std::string_view what = is_hdf5_format(options->out) ? "value" : "tensor";
+      fmt::print("{} {}{} to {}\n", selected.size(), what, selected.size() == 1 ? "" : "s", options->out);
     }
     return kFine;
   };
