@@ -35,6 +35,7 @@ struct Frame {
   Trust forward;
   Trust backward;
   bool has_backward = false;
+  std::vector<Fingerprint> inputs;  // in the first run
 };
 
 enum class Verdict { Equal, Noise, Consequence, Origin };
@@ -357,6 +358,7 @@ class LaneWalker {
       frame(around).forward.is_tainted = true;
     }
     frame(id).forward.add(judged.trust);
+    if (item.is_tensor) frame(id).inputs.push_back(item.fingerprint);
   }
 
   static std::string said(const std::string& path) { return path.empty() ? "the model" : path; }
@@ -464,11 +466,31 @@ class LaneWalker {
     inputs.add(frame(id).forward);
     inputs.add(state_of(frame(id).node));
     const Judged judged = judge(o, inputs, Stage::Backward);
-    if (judged.verdict == Verdict::Origin)
+    const bool is_missing = o.a == kNothing || o.b == kNothing;
+    if (judged.verdict == Verdict::Origin && is_missing) {
+      const std::string around = path_of(giver_of_inputs(id));
+      blame(o, around,
+            fmt::format("no gradient goes from the input of {} back into {} in one of the runs: it was cut off there",
+                        said(path_of(id)), said(around)));
+    } else if (judged.verdict == Verdict::Origin) {
       blame(o, path_of(id),
             fmt::format("the gradient that {} passes on differs, while the one that reaches it agrees",
                         said(path_of(id))));
+    }
     spread_backward(frame(id).parent, judged.trust);
+  }
+
+  // The innermost frame whose code made the inputs of a frame, and did not only pass its own inputs on.
+  int giver_of_inputs(int id) {
+    const std::vector<Fingerprint> inputs = frame(id).inputs;
+    int giver = frame(id).parent;
+    const auto is_passed_on = [&](const Fingerprint& input) {
+      const std::vector<Fingerprint>& own = frame(giver).inputs;
+      return std::find(own.begin(), own.end(), input) != own.end();
+    };
+    while (giver != kProgram && !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), is_passed_on))
+      giver = frame(giver).parent;
+    return giver;
   }
 
   // What reached a module in the current backward, over all its calls.
