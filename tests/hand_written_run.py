@@ -16,9 +16,20 @@ import numpy as np
 
 HEADER = 4096
 SAFETENSORS = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
-    "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL", "complex64": "C64",
-}  # fmt: skip
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
+    "uint8": "U8",
+    "bool": "BOOL",
+    "complex64": "C64",
+}
 
 _xxhash = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
 
@@ -59,13 +70,19 @@ def statistics(array: np.ndarray) -> dict:
     stats: dict = dict.fromkeys(("min", "max", "mean", "std", "l2", "absmax"))
     if finite.size:
         stats = {
-            "min": finite.min().item(), "max": finite.max().item(), "mean": float(wide.mean()), "std": float(wide.std()),
-            "l2": float(np.sqrt((wide**2).sum())), "absmax": float(np.abs(wide).max()),
-        }  # fmt: skip
+            "min": finite.min().item(),
+            "max": finite.max().item(),
+            "mean": float(wide.mean()),
+            "std": float(wide.std()),
+            "l2": float(np.sqrt((wide**2).sum())),
+            "absmax": float(np.abs(wide).max()),
+        }
     counts = {
-        "nan": int(np.isnan(flat).sum()), "posinf": int(np.isposinf(flat).sum()), "neginf": int(np.isneginf(flat).sum()),
+        "nan": int(np.isnan(flat).sum()),
+        "posinf": int(np.isposinf(flat).sum()),
+        "neginf": int(np.isneginf(flat).sum()),
         "zero": int((flat == 0).sum()),
-    }  # fmt: skip
+    }
     return stats | {key: count for key, count in counts.items() if count}
 
 
@@ -74,7 +91,13 @@ class HandWrittenRun:
         self.path = path
         self.folder = path / "rank-0"
         self.folder.mkdir(parents=True)
-        about = {"tenscope_format": 1, "started_ns": 1_700_000_000_000_000_000, "host": "h", "pid": 1, "command": ["x.py"]}
+        about = {
+            "tenscope_format": 1,
+            "started_ns": 1_700_000_000_000_000_000,
+            "host": "h",
+            "pid": 1,
+            "command": ["x.py"],
+        }
         (path / "run.json").write_bytes(sealed(dump(about | run_json)))
         self.lines: list[bytes] = []
         self.data = b""
@@ -87,8 +110,11 @@ class HandWrittenRun:
     def tensor(self, name: str, array: np.ndarray, step: int = 0, call: int = 0, keep: bool = True) -> None:
         array = np.asarray(array, order="C")
         tensor = {
-            "dtype": str(array.dtype), "shape": list(array.shape), "fp": fingerprint(array.tobytes()), "stats": statistics(array),
-        }  # fmt: skip
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
+            "fp": fingerprint(array.tobytes()),
+            "stats": statistics(array),
+        }
         if keep:
             pad = -(HEADER + len(self.data)) % max(array.itemsize, 1)
             if pad:
@@ -135,8 +161,12 @@ def tenscope(*arguments, check: int | None = 0, **environment) -> subprocess.Com
     """Runs the command line program and checks its exit code."""
     result = subprocess.run(
         [tenscope_program(), *map(str, arguments)],
-        capture_output=True, text=True, timeout=60, env=os.environ | environment, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | environment,
+        check=False,
+    )
     assert check is None or result.returncode == check, (result.returncode, result.stdout, result.stderr)
     return result
 

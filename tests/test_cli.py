@@ -1,16 +1,29 @@
 """The verbs that read, with NumPy and the safetensors package as judges."""
 
 import json
+import subprocess
 
 import numpy as np
 import pytest
-from hand_written_run import HandWrittenRun, dump, sealed, tenscope, tenscope_json
+from hand_written_run import HandWrittenRun, dump, sealed, tenscope, tenscope_json, tenscope_program
 from safetensors.numpy import load_file
 
 DTYPES = [
-    "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
-    "complex64", "complex128",
-]  # fmt: skip
+    "float64",
+    "float32",
+    "float16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint64",
+    "uint32",
+    "uint16",
+    "uint8",
+    "bool",
+    "complex64",
+    "complex128",
+]
 
 
 def sample(dtype: str, shape: tuple, scale: float, seed: int) -> np.ndarray:
@@ -22,7 +35,11 @@ def sample(dtype: str, shape: tuple, scale: float, seed: int) -> np.ndarray:
         return random.random(shape) < 0.5
     if kind in "iu":
         info = np.iinfo(dtype)
-        return random.integers(info.min, info.max, shape, dtype, endpoint=True) if scale > 1 else random.integers(0, 9, shape, dtype)
+        return (
+            random.integers(info.min, info.max, shape, dtype, endpoint=True)
+            if scale > 1
+            else random.integers(0, 9, shape, dtype)
+        )
     return (random.normal(size=shape) * scale).astype(dtype)
 
 
@@ -134,7 +151,10 @@ def test_ls_of_a_run(run):
     assert names["blocks.0.attn.q"]["last"]["tensor"]["stats"]["mean"] == 2
     assert names["blocks.0.attn.k"]["first_nonfinite"] == {"step": 1, "call": 0, "nan": 1, "posinf": 0, "neginf": 0}
     assert names["loss"]["last"]["value"] == 1 / 3
-    assert [entry["name"] for entry in tenscope_json("ls", run, "*attn*")["names"]] == ["blocks.0.attn.q", "blocks.0.attn.k"]
+    assert [entry["name"] for entry in tenscope_json("ls", run, "*attn*")["names"]] == [
+        "blocks.0.attn.q",
+        "blocks.0.attn.k",
+    ]
 
 
 def test_ls_of_a_folder(run):
@@ -203,7 +223,9 @@ def test_export(run, tmp_path):
     tensors = load_file(tmp_path / "s.safetensors")
     assert sorted(tensors) == ["blocks.0.attn.k", "blocks.0.attn.q"]
     tenscope("export", run, tmp_path / "folder", "--name", "*.q")
-    assert sorted(file.name for file in (tmp_path / "folder").iterdir()) == [f"blocks.0.attn.q@{step}#0.npy" for step in range(3)]
+    assert sorted(file.name for file in (tmp_path / "folder").iterdir()) == [
+        f"blocks.0.attn.q@{step}#0.npy" for step in range(3)
+    ]
     assert "holds one tensor" in tenscope("export", run, out, "--name", "blocks.*", check=2).stderr
     assert "statistics" in tenscope("export", run, out, "--name", "big", "--step", 0, check=2).stderr
 
@@ -221,3 +243,67 @@ def test_a_newer_format_is_refused(tmp_path):
     run.close()
     (tmp_path / "run" / "run.json").write_bytes(sealed(dump({"tenscope_format": 2, "started_ns": 1})))
     assert json.loads(tenscope("ls", tmp_path / "run", "--json", check=2).stdout)["error"]["code"] == "Version"
+
+
+@pytest.fixture
+def traced(tmp_path):
+    run = HandWrittenRun(tmp_path / "traced")
+    run.add("enter", name="blocks.0", step=0, call=0, **{"class": "Block"}, root="GPT#0")
+    run.add("change", name="x", step=0, call=0, site="model.py:12", scope="Block.forward", value=5, meta={"old": 3})
+    run.add("enter", name="blocks.0.attn", step=0, call=0, **{"class": "Attention"})
+    run.tensor("blocks.0.attn.output", np.array([1, np.nan]))
+    run.add("exit", name="blocks.0.attn", step=0, call=0, meta={"duration_ns": 1500, "raised": "ValueError: bad"})
+    run.add("exit", name="blocks.0", step=0, call=0, meta={"duration_ns": 2_000_000})
+    run.add("value", name="loss", step=0, call=0, site="train.py:7", value=0.25)
+    run.add("dropped", name="disk full", step=0, value=4)
+    return run.close()
+
+
+def tree(*arguments) -> list[str]:
+    """The lines of the tree without their times; two spaces stand for a level."""
+    return [line[13:] for line in tenscope("tree", *arguments).stdout.splitlines()]
+
+
+def test_tree_shows_calls_values_and_changes(traced):
+    assert tree(traced) == [
+        "→ blocks.0 (Block)",
+        "  x: 3 → 5  model.py:12",
+        "  → blocks.0.attn (Attention)",
+        "    blocks.0.attn.output = float64[2]  min 1  max 1  mean 1  NaN 1",
+        "  ← blocks.0.attn  1.5 µs  raised ValueError: bad",
+        "← blocks.0  2 ms",
+        "loss = 0.25  train.py:7",
+        "4 events dropped: disk full",
+        "note closed",
+    ]
+
+
+def test_tree_filters_keep_the_calls_around(traced):
+    assert tree(traced, "--variable", "x") == ["→ blocks.0 (Block)", "  x: 3 → 5  model.py:12", "← blocks.0  2 ms"]
+    assert tree(traced, "--line", "train.py") == ["loss = 0.25  train.py:7"]
+    assert tree(traced, "--line", "12") == ["→ blocks.0 (Block)", "  x: 3 → 5  model.py:12", "← blocks.0  2 ms"]
+    assert len(tree(traced, "--function", "Attention")) == 5
+    assert tree(traced, "--until", "0.0000005") == ["→ blocks.0 (Block)", "← blocks.0  2 ms"]
+    events = tenscope_json("tree", traced)["events"]
+    assert [event["depth"] for event in events] == [0, 1, 1, 2, 1, 0, 0, 0, 0]
+    assert events[1]["meta"] == {"old": 3} and events[1]["value"] == 5
+
+
+def completions(*words) -> list[str]:
+    script = (
+        f'tenscope() {{ "{tenscope_program()}" "$@"; }}; source <(tenscope completion bash); '
+        f'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tenscope; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    )
+    result = subprocess.run(
+        ["bash", "-c", script, "bash", "tenscope", *map(str, words)], capture_output=True, text=True, check=True
+    )
+    return result.stdout.split()
+
+
+def test_bash_completion(run):
+    assert "show" in completions("sh")
+    assert completions("sho") == ["show"]
+    assert "--slice" in completions("show", "--s")
+    assert completions("show", run, "blocks.0.attn.") == ["blocks.0.attn.q", "blocks.0.attn.k"]
+    assert completions("ls", str(run)[:-1]) == [str(run)]
+    assert "compdef" in tenscope("completion", "zsh").stdout

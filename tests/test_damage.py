@@ -165,7 +165,9 @@ def test_one_damaged_line_costs_one_event(good, tmp_path):
 def test_hostile_headers(good, tmp_path):
     """Lengths that lie, in a segment and in the journal."""
     for length in (0, 1, 2**32, 2**63, 2**64 - 1):
-        path = damaged(good, tmp_path, "rank-0/000000.safetensors", lambda data, n=length: struct.pack("<Q", n) + data[8:])
+        path = damaged(
+            good, tmp_path, "rank-0/000000.safetensors", lambda data, n=length: struct.pack("<Q", n) + data[8:]
+        )
         check_found(path, length)
         check_reading(path)
     for at in ([0, 2**62, 2400], [2**62, 4096, 2400], [0, 4096, 2**62], [0, 4097, 2400], [0, 0, 2400]):
@@ -180,11 +182,18 @@ def test_hostile_headers(good, tmp_path):
 
 def test_hostile_lines_with_right_checksums(tmp_path):
     lines = [
-        {"seq": 0}, {"seq": -1}, {"seq": "x"}, {"seq": 0, "kind": 5}, {"seq": 0, "kind": "value", "name": 7},
-        {"seq": 0, "kind": "value", "tensor": []}, {"seq": 0, "kind": "value", "tensor": {"shape": [2**40] * 3, "dtype": "int8"}},
-        {"seq": 0, "kind": "value", "name": "x", "value": {"float": "maybe"}}, {"seq": 0, "kind": "value", "value": [1]},
-        {"seq": 2**64 - 1, "kind": "note", "step": 2**62}, {"seq": 0, "kind": "value", "meta": "text"},
-    ]  # fmt: skip
+        {"seq": 0},
+        {"seq": -1},
+        {"seq": "x"},
+        {"seq": 0, "kind": 5},
+        {"seq": 0, "kind": "value", "name": 7},
+        {"seq": 0, "kind": "value", "tensor": []},
+        {"seq": 0, "kind": "value", "tensor": {"shape": [2**40] * 3, "dtype": "int8"}},
+        {"seq": 0, "kind": "value", "name": "x", "value": {"float": "maybe"}},
+        {"seq": 0, "kind": "value", "value": [1]},
+        {"seq": 2**64 - 1, "kind": "note", "step": 2**62},
+        {"seq": 0, "kind": "value", "meta": "text"},
+    ]
     for number, line in enumerate(lines):
         run = HandWrittenRun(tmp_path / str(number))
         run.lines = [sealed(dump(line))]
