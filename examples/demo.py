@@ -1,4 +1,4 @@
-"""What tenscope is for, in one go: record a GPT in training, kill it in the middle, and find everything up to the last word.
+"""What tenscope is for: record a GPT in training, kill it in the middle, and find everything up to the last word.
 
     python examples/demo.py [folder]
 
@@ -16,9 +16,8 @@ import time
 from pathlib import Path
 
 import demo_gpt
-import torch
-
 import tenscope
+import torch
 
 GPT = Path(__file__).with_name("demo_gpt.py")
 
@@ -33,13 +32,18 @@ def train_with_and_without(runs):
     plain = demo_gpt.train(20, lambda name, tensor: None)
     middle = time.perf_counter()
     run = tenscope.init(runs / "train")
-    recorded = demo_gpt.train(20, tenscope.record, lambda step, loss: step % 5 or say(f"   step {step:2}  loss {loss:.4f}"))
+    recorded = demo_gpt.train(
+        20, tenscope.record, lambda step, loss: step % 5 or say(f"   step {step:2}  loss {loss:.4f}")
+    )
     tenscope.close()
     end = time.perf_counter()
     pairs = zip(plain.parameters(), recorded.parameters(), strict=True)
     equal = all(torch.equal(a.view(torch.int32), b.view(torch.int32)) for a, b in pairs)
     say(f"   Parameters after training are bitwise equal: {equal}")
-    say(f"   {middle - began:.1f} s without, {end - middle:.1f} s with: {len(tenscope.open(run.path))} events in {run.path}")
+    say(
+        f"   {middle - began:.1f} s without, {end - middle:.1f} s with, "
+        f"{len(tenscope.open(run.path))} events in {run.path}"
+    )
     return run.path if equal else None
 
 
@@ -80,7 +84,10 @@ def main():
     lost = find_lost(crashed, acknowledged)
     table = repr(crashed).splitlines()
     say("\n".join("   " + line for line in [*table[:14], f"  … and {len(crashed.names()) - 12} more names"]))
-    say(f"\n   {len(acknowledged)} acknowledged, {len(acknowledged) - len(lost)} read back bit for bit, {len(lost)} lost.")
+    say(
+        f"\n   {len(acknowledged)} acknowledged, {len(acknowledged) - len(lost)} read back bit for bit, "
+        f"{len(lost)} lost."
+    )
     for line in lost[:10]:
         say(f"   LOST {line}")
 

@@ -2,18 +2,17 @@
 
     python examples/demo_gpt.py runs --steps 20
 
-With --acknowledge it writes a line to stdout after each record: what has a line there is promised to be in the recording.
+With --acknowledge it writes a line to stdout after each record: what has a line is promised to be in the recording.
 """
 
 import argparse
 import hashlib
 import random
 
+import tenscope
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-import tenscope
 
 CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 64, 96, 4, 3, 16
 
@@ -104,7 +103,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", help="the folder of runs to record into")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--acknowledge", action="store_true", help="a line on stdout after each record: name, step, SHA-256")
+    parser.add_argument(
+        "--acknowledge", action="store_true", help="a line on stdout after each record: name, step, SHA-256"
+    )
     options = parser.parse_args()
 
     tenscope.init(options.runs)

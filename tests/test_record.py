@@ -14,10 +14,9 @@ import warnings
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
+import tenscope
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import tenscope
 
 torch = pytest.importorskip("torch") if sys.version_info[:2] == (3, 11) else None
 needs_torch = pytest.mark.skipif(torch is None, reason="torch is installed for CPython 3.11 only")
@@ -43,8 +42,8 @@ def bits(array):
 
 @pytest.mark.parametrize(
     "value",
-    [0, -1, 2**63 - 1, -(2**63), 2**63, 2**70, -(2**70), 10**300, True, False, None, "", "text", "zwölf\n\0\"\\", 0.1, -0.0, 1e308,
-     5e-324, float("inf"), float("-inf")],
+    [0, -1, 2**63 - 1, -(2**63), 2**63, 2**70, -(2**70), 10**300, True, False, None, "", "text", "zwölf\n\0\"\\", 0.1,
+     -0.0, 1e308, 5e-324, float("inf"), float("-inf")],
 )  # fmt: skip
 def test_a_plain_value_reads_back_equal_and_of_its_type(run, value):
     tenscope.record("x", value)
@@ -90,7 +89,9 @@ def test_values_known_by_their_text(run):
 
 # Arrays.
 
-NUMPY_DTYPES = [f"{order}{code}" for order in "<>" for code in ("f2", "f4", "f8", "i2", "i4", "i8", "u2", "u4", "u8", "c8", "c16")]
+NUMPY_DTYPES = [
+    f"{order}{code}" for order in "<>" for code in ("f2", "f4", "f8", "i2", "i4", "i8", "u2", "u4", "u8", "c8", "c16")
+]
 NUMPY_DTYPES += ["i1", "u1", "?"]
 
 
@@ -104,7 +105,9 @@ def strided_arrays(draw):
         packed = np.zeros(shape, [("pad", "u1"), ("x", dtype)])
         packed["x"] = array
         array = packed["x"]
-    array = array[tuple(draw(st.sampled_from([slice(None), slice(None, None, -1), slice(None, None, 2)])) for _ in shape)]
+    array = array[
+        tuple(draw(st.sampled_from([slice(None), slice(None, None, -1), slice(None, None, 2)])) for _ in shape)
+    ]
     array = np.asarray(array).transpose(draw(st.permutations(range(array.ndim))))
     if draw(st.booleans()):
         array = np.broadcast_to(array, (draw(st.integers(0, 3)), *array.shape))
@@ -130,7 +133,10 @@ def assert_stats(stats, array):
     finite = parts[np.isfinite(parts)] if array.dtype.kind in "fc" else parts
     assert stats.count == array.size or stats.count == parts.size
     assert stats.nan == np.isnan(parts).sum() and stats.zero == (parts == 0).sum()
-    assert stats.pos_inf == np.isposinf(parts.astype("f8")).sum() and stats.neg_inf == np.isneginf(parts.astype("f8")).sum()
+    assert (
+        stats.pos_inf == np.isposinf(parts.astype("f8")).sum()
+        and stats.neg_inf == np.isneginf(parts.astype("f8")).sum()
+    )
     if not finite.size:
         return
     assert stats.min == finite.min() and stats.max == finite.max()
@@ -157,7 +163,15 @@ def test_ml_dtypes_arrays(run, name):
 def test_buffers_are_arrays(run):
     import array
 
-    tenscope.record("x", {"bytes": b"abc", "mutable": bytearray(b"de"), "view": memoryview(b"abcd")[::2], "array": array.array("d", [1.5])})
+    tenscope.record(
+        "x",
+        {
+            "bytes": b"abc",
+            "mutable": bytearray(b"de"),
+            "view": memoryview(b"abcd")[::2],
+            "array": array.array("d", [1.5]),
+        },
+    )
     back = reread(run)
     assert bits(back["x.bytes"]) == b"abc" and bits(back["x.mutable"]) == b"de" and bits(back["x.view"]) == b"ac"
     assert back["x.array"].tolist() == [1.5]
@@ -183,8 +197,12 @@ def test_a_structured_array_is_recorded_by_its_fields(run):
 
 # Torch.
 
-TORCH_DTYPES = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
-                "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool", "complex64", "complex128"]  # fmt: skip
+TORCH_DTYPES = [
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2",
+    "float8_e4m3fnuz", "float8_e5m2fnuz", "int64", "int32", "int16", "int8",
+    "uint64", "uint32", "uint16", "uint8", "bool", "complex64",
+    "complex128",
+]  # fmt: skip
 
 
 @needs_torch
@@ -233,7 +251,9 @@ def test_tensors_without_plain_bytes_are_recorded_by_parts_or_said(run):
     coo = torch.sparse_coo_tensor(back["coo.indices"].torch(), back["coo.values"].torch(), tuple(back["coo.shape"]))
     assert torch.equal(coo.to_dense(), dense)
     assert back["csr.crow_indices"].tolist() == [0, 1, 2, 3]
-    assert torch.equal((back["q.int_repr"].torch().float() - back["q.zero_point"]) * back["q.scale"], quantised.dequantize())
+    assert torch.equal(
+        (back["q.int_repr"].torch().float() - back["q.zero_point"]) * back["q.scale"], quantised.dequantize()
+    )
     assert back["nested.1"].tolist() == [0, 0, 0]
     assert "meta" in back.event("meta").meta["unsupported"] and back["meta"] == "<Tensor float32 [2] on meta>"
     assert "storage" in back.event("freed").meta["unsupported"]
@@ -295,7 +315,9 @@ class Pair:
 
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
-keys = st.text(st.characters(blacklist_characters=".", blacklist_categories=["Cs"]), min_size=1, max_size=5).filter(lambda k: not k.isdigit())
+keys = st.text(st.characters(blacklist_characters=".", blacklist_categories=["Cs"]), min_size=1, max_size=5).filter(
+    lambda k: not k.isdigit()
+)
 nests = st.recursive(
     leaves,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
@@ -314,7 +336,15 @@ def test_any_nest_reads_back_equal(tmp_path_factory, nest):
 def test_names_in_nests_are_joined_with_dots(run):
     tenscope.record("out", {"logits": 1, "cache": [(2, 3)], 7: Point(4, Pair(5, None)), "empty": ()})
     back = reread(run)
-    assert back.names() == ["out.logits", "out.cache.0.0", "out.cache.0.1", "out.7.x", "out.7.y.left", "out.7.y.right", "out.empty"]
+    assert back.names() == [
+        "out.logits",
+        "out.cache.0.0",
+        "out.cache.0.1",
+        "out.7.x",
+        "out.7.y.left",
+        "out.7.y.right",
+        "out.empty",
+    ]
     assert back["out.7"] == {"x": 4, "y": {"left": 5, "right": None}} and back["out.empty"] == ()
 
 
@@ -358,12 +388,16 @@ def test_an_unknown_object_is_named(run):
 
 
 def test_fields_of_an_event(run):
-    tenscope.record("x", 1, kind="change", step=7, call=3, site="f.py:1", scope="s", io="local", phase="forward", root="R#0", cls="C",
+    tenscope.record("x", 1, kind="change", step=7, call=3, site="f.py:1", scope="s", io="local", phase="forward",
+                    root="R#0", cls="C",
                     task="T", meta={"k": [1]})  # fmt: skip
     tenscope.record("enter", kind="enter", scope="s")
     back = reread(run)
     event = back.event("x", 7, 3)
-    told = [getattr(event, f) for f in ("kind", "step", "call", "site", "scope", "io", "phase", "root", "cls", "task", "meta")]
+    told = [
+        getattr(event, f)
+        for f in ("kind", "step", "call", "site", "scope", "io", "phase", "root", "cls", "task", "meta")
+    ]
     assert told == ["change", 7, 3, "f.py:1", "s", "local", "forward", "R#0", "C", "T", {"k": [1]}]
     assert [e.scope for e in back.find(kind="enter")] == ["s"]
 
@@ -519,7 +553,12 @@ def python(code, *args, **env):
 
 @pytest.mark.parametrize(
     ("end", "code"),
-    [("pass", 0), ("raise KeyError(3)", 1), ("sys.exit(3)", 3), ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15)],
+    [
+        ("pass", 0),
+        ("raise KeyError(3)", 1),
+        ("sys.exit(3)", 3),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15),
+    ],
 )
 def test_runs_are_closed_at_the_end_of_the_process(tmp_path, end, code):
     done = python(f"import sys, tenscope\ntenscope.init(sys.argv[1])\ntenscope.record('x', 1)\n{end}", tmp_path)
@@ -529,7 +568,12 @@ def test_runs_are_closed_at_the_end_of_the_process(tmp_path, end, code):
 
 
 def test_what_was_recorded_survives_sigkill(tmp_path):
-    code = "import os, sys, tenscope, numpy\ntenscope.init(sys.argv[1])\ntenscope.record('x', numpy.arange(5))\nos.kill(os.getpid(), 9)"
+    code = """
+import os, sys, tenscope, numpy
+tenscope.init(sys.argv[1])
+tenscope.record('x', numpy.arange(5))
+os.kill(os.getpid(), 9)
+"""
     assert python(code, tmp_path).returncode == -9
     back = tenscope.open(tmp_path)
     assert back["x"].tolist() == [0, 1, 2, 3, 4] and not back.closed

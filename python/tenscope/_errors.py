@@ -1,6 +1,15 @@
 """What tenscope raises: Error and, for each kind of failure, a subclass that is also the fitting built-in exception."""
 
-__all__ = ["CorruptError", "Error", "IoError", "NotFoundError", "RecordingWarning", "UnsupportedError", "UsageError", "VersionError"]
+__all__ = [
+    "CorruptError",
+    "Error",
+    "IoError",
+    "NotFoundError",
+    "RecordingWarning",
+    "UnsupportedError",
+    "UsageError",
+    "VersionError",
+]
 
 
 class Error(Exception):

@@ -1,7 +1,7 @@
 """Which rank this process is, and how the ranks of one job agree on one run folder without talking while they record.
 
-In this order: TENSCOPE_RUN names the folder; an initialised torch.distributed broadcasts it once; a launcher's ids in the
-environment (torchrun, SLURM, Open MPI, PMI) give all its processes the same name; else the process is alone.
+In this order: TENSCOPE_RUN names the folder; an initialised torch.distributed broadcasts it once; a launcher's ids in
+the environment (torchrun, SLURM, Open MPI, PMI) give all its processes the same name; else the process is alone.
 """
 
 from __future__ import annotations

@@ -58,7 +58,9 @@ class Event:
             self._cached = self._reader.event(self.id)
         return self._cached
 
-    kind: str = property(lambda self: self._reader.kind(self.id), doc="value, enter, exit, change, step, note or dropped")
+    kind: str = property(
+        lambda self: self._reader.kind(self.id), doc="value, enter, exit, change, step, note or dropped"
+    )
     name: str = property(lambda self: self._reader.name(self.id))
     step: int = property(lambda self: self._reader.step(self.id))
     call: int = property(lambda self: self._reader.call(self.id), doc="which event of this name in its step, from 0")
@@ -149,8 +151,8 @@ class Event:
 class Recording:
     """A run that was read. `run["name", step, call]` gives a value; fewer indices the latest one.
 
-    Steps count from 0; a negative step counts from the last one back, and a slice of steps gives them stacked. Where several
-    ranks recorded a name the lowest answers: `run.rank(2)["name"]` asks another. A name that stands for a nest
+    Steps count from 0; a negative step counts from the last one back, and a slice of steps gives them stacked. Where
+    several ranks recorded a name the lowest answers: `run.rank(2)["name"]` asks another. A name that stands for a nest
     (`out` for `out.logits` and `out.cache.0`) gives it rebuilt of dicts and lists.
     """
 
@@ -283,7 +285,11 @@ class Recording:
         """What lies below a dotted name, or None."""
         prefix = name + "."
         names = [n for n in self.names(f"{prefix}*") if n.startswith(prefix)]
-        step = max((e.step for n in names for e in self._candidates(n, None, call)), default=None) if step is None else step
+        step = (
+            max((e.step for n in names for e in self._candidates(n, None, call)), default=None)
+            if step is None
+            else step
+        )
         leaves = {}
         for full in names:
             found = self._candidates(full, None if step is None else self._absolute(full, step), call)

@@ -23,7 +23,7 @@ _opened = 0
 
 
 class Run(_core.Run):
-    """A recording into `base/<timestamp>/` (or `base/<name>/`). As a context manager it is the current run while inside.
+    """A recording into `base/<timestamp>/` (or `base/<name>/`). As a context manager it is the current run inside.
 
     name           the folder below `base`; ranks that give the same name record into one run
     durability     "process": what was recorded survives the death of the process; "disk": a power cut too

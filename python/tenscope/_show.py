@@ -103,14 +103,13 @@ def recording_text(run: Recording) -> str:
 def recording_html(run: Recording) -> str:
     def cells(row: Sequence[str], tag: str) -> str:
         return "".join(
-            f'<{tag} style="text-align:{"left" if i < 4 else "right"}">{html.escape(c)}</{tag}>' for i, c in enumerate(row)
+            f'<{tag} style="text-align:{"left" if i < 4 else "right"}">{html.escape(c)}</{tag}>'
+            for i, c in enumerate(row)
         )
 
     rows = _rows(run)
     more = max(len(run.names()) - _ROWS, 0)
-    body = "".join(
-        f'<tr{" style=color:#b00020" if row[-1] else ""}>{cells(row, "td")}</tr>' for row in rows[:_ROWS]
-    )
+    body = "".join(f"<tr{' style=color:#b00020' if row[-1] else ''}>{cells(row, 'td')}</tr>" for row in rows[:_ROWS])
     tail = f"<p>… and {more} more names</p>" if more else ""
     problems = "".join(f"<li>{html.escape(p.reason)}: {html.escape(str(p.file))}</li>" for p in run.problems[:5])
     return (

@@ -24,9 +24,9 @@ _SMALL_FLOATS = {
 class Tensor(np.ndarray):
     """A recorded tensor: a read-only view of the file's bytes, no copy.
 
-    `tensor_dtype` is the recorded dtype by name. NumPy has no bfloat16 and no float8: with ml_dtypes installed the array has
-    its dtype; without, the array holds the same values as float32 (a copy; every such value is exact in float32). `bits` is the
-    raw view in any case, and `torch()` the tensor in its own dtype. What is computed from it is a plain ndarray.
+    `tensor_dtype` is the recorded dtype by name. NumPy has no bfloat16 and no float8: with ml_dtypes installed the
+    array has its dtype; without, it holds the same values as float32 (a copy; all are exact in float32). `bits` is
+    the raw view in any case, and `torch()` the tensor in its own dtype. What is computed from it is a plain ndarray.
     """
 
     tensor_dtype: str
