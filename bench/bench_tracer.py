@@ -1,9 +1,11 @@
-"""Watching variables: ns per line and per change against a plain loop, PySnooper, ztrace's method and a no-op trace function.
+"""Watching variables: ns per line and change against a plain loop, PySnooper, ztrace's method, a no-op trace function.
 
 python bench/bench_tracer.py [--json]
 
 Each figure is the best of several runs, of CPU time of the process, above the same loop without any tracing.
 """
+
+# ruff: noqa: B007  (what is assigned is watched)
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ def noop(frame, event, arg):
 
 
 def repr_and_deepcopy(names, code, log):
-    """ztrace's method: at every line of the function a deep copy of each variable, and its repr against the last one's."""
+    """ztrace's method: at every line a deep copy of each variable, and its repr against the last one's."""
     last = {}
 
     def local(frame, event, arg):
@@ -110,7 +112,9 @@ def lines_and_changes(n):
     plain, watched = clone(busy_loop), watch("a", "b", max_changes=-1)(clone(busy_loop))
     busy_base = best(plain, n)
     watched_busy = best(watched, n)
-    ztrace_busy = best(lambda: traced(plain, n // 20, tracer=repr_and_deepcopy(["a", "b"], plain.__code__, [])), repeat=3) * 20
+    ztrace_busy = (
+        best(lambda: traced(plain, n // 20, tracer=repr_and_deepcopy(["a", "b"], plain.__code__, [])), repeat=3) * 20
+    )
     return {
         "untraced line": base / (3 * n),
         "line, nothing changed": per_line,

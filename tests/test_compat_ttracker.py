@@ -208,7 +208,7 @@ def test_nested_trackers(ttracker, capsys):
     outer()
     output = lines(capsys)
     assert sum("[Var] a@" in line for line in output) == 2
-    assert [line for line in output if "[Var] b@" in line][0].startswith("│   │   ├─ [Var] b@")
+    assert next(line for line in output if "[Var] b@" in line).startswith("│   │   ├─ [Var] b@")
 
 
 def test_log2file_and_handler(ttracker, capsys, tmp_path):

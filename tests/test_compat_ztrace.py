@@ -1,5 +1,7 @@
 """ztrace's document, snippet by snippet, and what its drop-in must do right where the old tool did not."""
 
+# ruff: noqa: F841  (what is assigned is watched)
+
 import importlib
 import json
 import os

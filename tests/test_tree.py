@@ -7,7 +7,6 @@ import types
 
 import numpy as np
 import pytest
-
 import tenscope
 from tenscope import tree
 

@@ -1,5 +1,7 @@
 """@watch and watching(): what is seen, at which line, and that nothing of the program changes."""
 
+# ruff: noqa: B007, F841, RUF015, SIM113  (what is assigned is watched)
+
 import asyncio
 import gc
 import sys
@@ -8,7 +10,6 @@ import weakref
 
 import numpy as np
 import pytest
-
 from tenscope._watch import parse, watch, watching
 
 
@@ -296,8 +297,7 @@ def test_ignored_lines():
             x += i  # tenscope: ignore
         x *= 2
         x = (
-            1
-            + 2  # ztrace: ignore
+            1 + 2  # ztrace: ignore
         )
         x = 9
 

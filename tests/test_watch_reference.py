@@ -1,7 +1,7 @@
-"""Python's own semantics as the judge: a slow reference tracer in plain Python must see the same changes at the same lines.
+"""Python's own semantics as the judge: a slow reference tracer must see the same changes at the same lines.
 
-The reference is sys.settrace and a deep copy of every watched variable at every line. It runs over a corpus of functions and
-over programs that hypothesis makes.
+The reference is sys.settrace and a deep copy of every watched variable at every line. It runs over a corpus of
+functions and over programs that hypothesis makes.
 """
 
 import copy
@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tenscope._watch import watch
 
 MISSING = object()
@@ -312,9 +311,7 @@ def compound(blocks):
     return st.one_of(
         st.tuples(st.integers(0, 3), body).map(lambda t: f"for i in range({t[0]}):\n{t[1]}"),
         st.tuples(ATOMS, body, body).map(lambda t: f"if {t[0]}:\n{t[1]}\nelse:\n{t[2]}"),
-        st.tuples(body, body, body).map(
-            lambda t: f"try:\n{t[0]}\nexcept Exception:\n{t[1]}\nfinally:\n{t[2]}"
-        ),
+        st.tuples(body, body, body).map(lambda t: f"try:\n{t[0]}\nexcept Exception:\n{t[1]}\nfinally:\n{t[2]}"),
         st.tuples(st.integers(0, 3), SIMPLE.filter(lambda s: ";" not in s)).map(
             lambda t: f"for i in range({t[0]}): {t[1]}"
         ),

@@ -1,5 +1,7 @@
 """Changes as events of a run, on the terminal, and beside other tracers."""
 
+# ruff: noqa: B007  (what is assigned is watched)
+
 import io
 import json
 import subprocess
@@ -8,7 +10,6 @@ import textwrap
 
 import numpy as np
 import pytest
-
 import tenscope
 from tenscope import watch, watching
 
@@ -220,7 +221,8 @@ def test_torch_ladder():
 def test_module_level_block(tmp_path):
     script = tmp_path / "top.py"
     script.write_text(
-        "from tenscope import watching\nx = 1\nwith watching('x') as w:\n    x = 2\n    x = 3\nprint([c.new for c in w.changes])\n"
+        "from tenscope import watching\nx = 1\n"
+        "with watching('x') as w:\n    x = 2\n    x = 3\nprint([c.new for c in w.changes])\n"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[1, 2, 3]", done.stderr

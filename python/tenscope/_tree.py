@@ -31,7 +31,7 @@ def tree(
     show: object = True,
     record: bool = True,
 ) -> object:
-    """Shows each call of a function as a branch: where it is defined, who called it, inputs, outputs, duration, exceptions.
+    """Shows each call of a function as a branch: its definition, its callers, inputs, outputs, duration, exceptions.
 
         @tenscope.tree
         def process(batch): ...
@@ -42,10 +42,15 @@ def tree(
         tenscope.tree(MyDataset)              # every method of a class
         tenscope.tree(my_package.transforms)  # every function and class of a module
 
-    Decorated functions called from decorated ones stand below their caller, per thread. It is printed to stderr (`show`: a
-    file, or False) and, with a run open, recorded as enter and exit events with the inputs and outputs between.
+    Decorated functions called from decorated ones stand below their caller, per thread. It is printed to stderr
+    (`show`: a file, or False) and, with a run open, recorded as enter and exit events with inputs and outputs between.
     """
-    options = {"watch": (watch,) if isinstance(watch, str) else tuple(watch), "chain": chain, "show": show, "record": record}
+    options = {
+        "watch": (watch,) if isinstance(watch, str) else tuple(watch),
+        "chain": chain,
+        "show": show,
+        "record": record,
+    }
     if target is None:
         return lambda real: tree(real, **options)
     if isinstance(target, ModuleType):
@@ -71,7 +76,9 @@ def _decorate_module(module: ModuleType, options: dict) -> ModuleType:
 def _decorate_class(cls: type, options: dict) -> type:
     for name, member in list(vars(cls).items()):
         if inspect.isfunction(member) or isinstance(member, (staticmethod, classmethod)):
-            if not (name.startswith("__") and name.endswith("__") and name not in ("__init__", "__call__", "__getitem__")):
+            if not (
+                name.startswith("__") and name.endswith("__") and name not in ("__init__", "__call__", "__getitem__")
+            ):
                 setattr(cls, name, tree(member, **options))
         elif isinstance(member, type) and member.__qualname__.startswith(f"{cls.__qualname__}."):
             _decorate_class(member, options)
@@ -116,7 +123,9 @@ class _Branch:
         if self.paint is not None:
             head = f"┌─ {self.paint('head', self.name)} {self.paint('dim', f'[{self.site}]{called} ({path})')}"
             self.line(depth, head)
-        self.note("enter", self.name, site=self.site, scope=self.name, cls=self.name, meta=json.dumps({"callers": path}))
+        self.note(
+            "enter", self.name, site=self.site, scope=self.name, cls=self.name, meta=json.dumps({"callers": path})
+        )
         for name, value in self.inputs(args, kwargs).items():
             if self.paint is not None:
                 self.line(depth + 1, f"{self.paint('name', name)}: {describe(value)}")

@@ -1,4 +1,4 @@
-"""Watching variables line by line: @watch, watching(), and what the native tracer asks of Python once per code object."""
+"""Watching variables line by line: @watch, watching(), and what the native tracer asks of Python per code object."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"\s*(?:(?P<dot>\.)\s*(?P<name>\w+|\*)|(?P<open>\[))")
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> tuple[str, str, tuple[tuple[str, object], ...]]:
-    """`self.layers[0].*.w` as ("self.layers[0].*.w", "self", (("attr", "layers"), ("item", 0), ("any", None), ("attr", "w")))."""
+    """`self.a[0].*.w` as ("self.a[0].*.w", "self", (("attr", "a"), ("item", 0), ("any", None), ("attr", "w")))."""
     if not isinstance(text, str):
         raise TypeError(f"an expression to watch is text, not {type(text).__name__}")
     source = text.strip()
@@ -87,8 +87,8 @@ def _constant(node: ast.expr | None, text: str) -> object:
 _INERT, _IGNORED = 1, 2
 _IGNORE_MARKS = ("tenscope: ignore", "ztrace: ignore")
 
-# Instructions that call nothing that could write into a list, a tensor or an object's attributes. Arithmetic is here: an
-# operator that is not in-place does not write into its operands.
+# Instructions that call nothing that could write into a list, a tensor or an object's attributes. Arithmetic is here:
+# an operator that is not in-place does not write into its operands.
 _INERT_OPS = re.compile(
     r"^(NOP|CACHE|RESUME|EXTENDED_ARG|PUSH_NULL|POP_TOP|COPY|SWAP|DUP_TOP.*|ROT_.*|LOAD_FAST.*|LOAD_CONST.*|LOAD_SMALL_INT|"
     r"LOAD_DEREF|LOAD_CLASSDEREF|LOAD_CLOSURE|LOAD_GLOBAL|STORE_FAST.*|STORE_DEREF|COMPARE_OP|IS_OP|UNARY_.*|TO_BOOL|"
@@ -220,10 +220,11 @@ def make_watcher(expressions: tuple[str, ...] | list[str], **options: object) ->
     watcher = make_watcher(["x", "self.buf"], on_change=print)
     watcher.add(function.__code__)          # every call of that code, until watcher.close()
 
-    Options: on_change(change) is called for each change; on_value(tag, name, value, line, next_line) instead gets the live
-    value and nothing is kept; on_enter(code, self) is asked at each call and returns the tag, or None for a call that is not
-    to be watched; on_finish(changes) at a call's end. keep, record, globals, shared, depth, max_changes, max_tensor_bytes,
-    stats_only, identity (another tensor object is a change), trust_version, reprs: see tracer/watcher.hpp.
+    Options: on_change(change) is called for each change; on_value(tag, name, value, line, next_line) instead gets the
+    live value and nothing is kept; on_enter(code, self) is asked at each call and returns the tag, or None for a call
+    that is not to be watched; on_finish(changes) at a call's end. keep, record, globals, shared, depth, max_changes,
+    max_tensor_bytes, stats_only, identity (another tensor object is a change), trust_version, reprs: see
+    tracer/watcher.hpp.
     """
     return _core.make_watcher([parse(text) for text in expressions], options)
 
@@ -235,7 +236,7 @@ def unwrap(function: Callable) -> Callable:
         seen.add(id(function))
         for attribute in ("__wrapped__", "__func__", "func"):
             below = inspect.getattr_static(function, attribute, None)
-            if below is None or attribute == "func" and type(function).__name__ not in ("partial", "partialmethod"):
+            if below is None or (attribute == "func" and type(function).__name__ not in ("partial", "partialmethod")):
                 continue
             function = getattr(function, attribute)
             break
@@ -258,13 +259,14 @@ def watch(
         @tenscope.watch("loss", "arr[1]", 'cfg["lr"]', "self.layers[0].weight", "self.*.running_var")
         def train(...): ...
 
-    The function stays the same object. After a call its changes are in `train.changes`; with a run open (tenscope.init) they
-    are events in it; `hook` is called with each; `show=True` (or a file) prints them as they happen.
+    The function stays the same object. After a call its changes are in `train.changes`; with a run open (tenscope.init)
+    they are events in it; `hook` is called with each; `show=True` (or a file) prints them as they happen.
 
-    values: "full" keeps every tensor's bytes in memory too, "stats" only statistics (also in the run); by default tensors up to
-    1 KB are kept in memory and all in the run. depth: 2 also watches variables of these names in functions called from
-    it, and so on; 0 all below. max_changes: per call; further ones are counted in `changes.left_out`. trust_version: believe
-    torch's version counter (faster for large tensors, blind to writes through `.data` and NumPy views).
+    values: "full" keeps every tensor's bytes in memory too, "stats" only statistics (also in the run); by default
+    tensors up to 1 KB are kept in memory and all in the run. depth: 2 also watches variables of these names in
+    functions called from it, and so on; 0 all below. max_changes: per call; further ones are counted in
+    `changes.left_out`. trust_version: believe torch's version counter (faster for large tensors, blind to writes
+    through `.data` and NumPy views).
     """
     options = _options(values, hook, depth, max_changes, trust_version, show)
     if not expressions or not all(isinstance(text, str) for text in expressions):

@@ -40,7 +40,7 @@ class Painter:
 
 
 def describe(value: object, limit: int = 100) -> str:
-    """One line: a tensor's shape, dtype, device and statistics; a container's length and what is in it; else the value."""
+    """One line: a tensor's shape, dtype, device, statistics; a container's length and what is in it; else the value."""
     snapshot = value if isinstance(value, _core.TensorValue) else _core.snapshot(value, 0)
     if isinstance(snapshot, _core.TensorValue):
         return repr(snapshot)[1:-1]
@@ -76,7 +76,9 @@ def change_text(change: _core.Change, paint: Painter) -> str:
     tensors = isinstance(change.old, _core.TensorValue) and isinstance(change.new, _core.TensorValue)
     notes = []
     if tensors:
-        notes = [part for part in ("shape", "dtype", "device") if getattr(change.old, part) != getattr(change.new, part)]
+        notes = [
+            part for part in ("shape", "dtype", "device") if getattr(change.old, part) != getattr(change.new, part)
+        ]
     bad = isinstance(change.new, _core.TensorValue) and (change.new.nan or change.new.inf)
     bad = bad or (isinstance(change.new, float) and change.new != change.new)
     text = f"{paint('name', change.name)}: "

@@ -39,7 +39,7 @@ Frame* current(Thread& thread, ts_frame* frame, PyObject* code) {
     return top;
   if (thread.busy) return nullptr;
   if (Frame* found = thread.find(frame)) return found;
-  return enter(thread, frame, reinterpret_cast<PyCodeObject*>(code), false);
+  return is_suspended(frame) ? enter(thread, frame, reinterpret_cast<PyCodeObject*>(code), false) : nullptr;
 }
 
 PyObject* on_line(PyObject*, PyObject* const* arguments, Py_ssize_t) {
@@ -93,7 +93,8 @@ PyObject* on_yield(PyObject*, PyObject* const*, Py_ssize_t) {
 
 PyObject* on_unwind(PyObject*, PyObject* const*, Py_ssize_t) {
   Thread& thread = this_thread();
-  if (!thread.frames.empty()) leave(thread, ts_current_frame(thread_state()), false, true);
+  ts_frame* frame = ts_current_frame(thread_state());
+  if (!thread.frames.empty() || is_suspended(frame)) leave(thread, frame, false, true);
   Py_RETURN_NONE;
 }
 

@@ -2,11 +2,9 @@
 #include "tracer/frame_access.h"
 
 #include <frameobject.h>
-#include <internal/pycore_frame.h>
 
 #if PY_VERSION_HEX < 0x030B0000
 
-typedef PyFrameObject Frame;
 #define FRAME(f) ((PyFrameObject*)(f))
 
 ts_frame* ts_current_frame(PyThreadState* thread) { return (ts_frame*)thread->frame; }
@@ -45,6 +43,8 @@ const char* ts_code_qualname(PyCodeObject* code) {
 }
 
 #else
+
+#include <internal/pycore_frame.h>
 
 #define FRAME(f) ((_PyInterpreterFrame*)(f))
 

@@ -125,7 +125,7 @@ class Writer {
       int overflow = 0;
       const long long small = PyLong_AsLongLongAndOverflow(value, &overflow);
       if (!overflow) return put(small);
-      const Ref text = Ref::steal(_PyLong_Format(value, 16));
+      const Ref text = Ref::steal(PyNumber_ToBase(value, 16));
       if (text) put_text(PyUnicode_DATA(text.get()), PyUnicode_GET_LENGTH(text.get()));
     } else if (PyFloat_Check(value)) {
       const double number = PyFloat_AS_DOUBLE(value);

@@ -112,6 +112,11 @@ CodeInfo* code_info(PyCodeObject* code) {
   return info;
 }
 
+void listen(CodeInfo& info, bool on) {
+  if (info.listening != on) door_watch(info, on);
+  info.listening = on;
+}
+
 std::shared_ptr<CallLog> new_log(Watcher& watcher, PyCodeObject* code) {
   auto log = std::make_shared<CallLog>();
   log->call = watcher.calls++;
@@ -365,7 +370,7 @@ std::unique_ptr<Frame> take_suspended(ts_frame* frame) {
 }  // namespace
 
 Thread& this_thread() {
-  static thread_local Thread* instance = nullptr;
+  [[gnu::tls_model("initial-exec")]] static thread_local Thread* instance = nullptr;  // read at every line
   if (!instance) instance = new Thread;  // kept: a thread's end may come after the interpreter's
   return *instance;
 }
@@ -393,7 +398,8 @@ void set_describe(PyObject* describe, const std::string& own_folder) {
 
 bool is_watched(PyCodeObject* code) {
   const auto& codes = registry().codes;
-  return codes.find(code) != codes.end();
+  const auto found = codes.find(code);
+  return found != codes.end() && found->second->listening;
 }
 
 void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObject* function, ts_frame* frame) {
@@ -404,28 +410,32 @@ void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObj
     state.open = true;
   }
   CodeInfo* info = code_info(code);
-  const bool first = info->entries.empty();
+  if (function && !ts_code_qualname(code)) {
+    const Ref qualname = Ref::steal(PyObject_GetAttrString(function, "__qualname__"));
+    if (qualname) info->function = utf8(qualname.get());
+    PyErr_Clear();
+  }
   info->entries.push_back({watcher, function, frame});
   if (watcher->options.depth != 1) {
     std::erase_if(state.deep, [](const auto& weak) { return weak.expired(); });
     state.deep.push_back(watcher);
     door_watch_deep();
   }
-  if (first) door_watch(*info, true);
+  listen(*info, true);
 }
 
 void remove_watcher(const Watcher* watcher) {
-  Registry& state = registry();
-  for (auto it = state.codes.begin(); it != state.codes.end();) {
-    CodeInfo& info = *it->second;
-    const auto removed = std::erase_if(info.entries, [&](const auto& entry) { return entry.watcher.get() == watcher; });
-    if (removed && info.entries.empty()) {
-      door_watch(info, false);
-      it = state.codes.erase(it);
-    } else {
-      ++it;
-    }
+  for (const auto& [code, info] : registry().codes) {
+    const auto removed =
+        std::erase_if(info->entries, [&](const auto& entry) { return entry.watcher.get() == watcher; });
+    if (removed && info->entries.empty()) listen(*info, false);
   }
+}
+
+bool is_suspended(ts_frame* frame) {
+  const Registry& state = registry();
+  return state.suspended.contains(frame) ||
+         std::any_of(state.dying.begin(), state.dying.end(), [&](const auto& dying) { return dying->frame == frame; });
 }
 
 bool is_wanted_below(PyCodeObject* code) {
@@ -461,7 +471,7 @@ Frame* enter(Thread& thread, ts_frame* frame, PyCodeObject* code, bool fresh) no
   auto result = new_frame(frame, code, code_info(code));
   collect_looks(thread, *result, code);
   if (result->looks.empty()) return nullptr;
-  if (!registered) door_watch(*result->info, true);
+  listen(*result->info, true);
   thread.frames.push_back(std::move(result));
   return thread.top();
 } catch (const std::exception& error) {
@@ -483,9 +493,14 @@ void leave(Thread& thread, ts_frame* frame, bool suspended, bool raised) noexcep
   if (thread.busy) return;
   auto it =
       std::find_if(thread.frames.rbegin(), thread.frames.rend(), [&](const auto& f) { return f->frame == frame; });
-  if (it == thread.frames.rend()) return;
-  std::unique_ptr<Frame> own = std::move(*it);
-  thread.frames.erase(std::next(it).base());
+  std::unique_ptr<Frame> own;
+  if (it != thread.frames.rend()) {
+    own = std::move(*it);
+    thread.frames.erase(std::next(it).base());
+  } else if (!suspended) {
+    own = take_suspended(frame);  // ended by throw() or close() before any line ran
+  }
+  if (!own) return;
   look(thread, *own, own->line);
   const Busy busy(thread);
   if (suspended) {

@@ -103,6 +103,7 @@ struct CodeInfo {
   int first_line = 0;
   std::string flags;  // LineFlag by line - first_line
   bool one_line_loops = false;
+  bool listening = false;  // the door tells of this code
 
   unsigned char flags_of(int line) const {
     const auto index = static_cast<std::size_t>(line - first_line);
@@ -163,6 +164,7 @@ Thread& this_thread();
 void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObject* function, ts_frame* frame);
 void remove_watcher(const Watcher* watcher);
 bool is_watched(PyCodeObject* code);       // quick
+bool is_suspended(ts_frame* frame);        // a generator's, watched before; it may go on by throw()
 bool is_wanted_below(PyCodeObject* code);  // by any watcher with depth other than 1
 // Calls `function` with nothing watched on this thread. Returns a new reference, or null with an error set.
 PyObject* call_unwatched(PyObject* function, PyObject* arguments);

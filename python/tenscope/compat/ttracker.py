@@ -1,7 +1,8 @@
-"""Tensor Tracker's names: `@auto_diff` logs a function's inputs and outputs as a tree, `@var_tracker("x")` also each change."""
+"""Tensor Tracker's names: `@auto_diff` logs inputs and outputs as a tree, `@var_tracker("x")` also each change."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import linecache
@@ -48,10 +49,8 @@ class ThreadFileHandler(logging.Handler):
 
 def h4logger() -> logging.Handler:
     handler = ThreadFileHandler(Path("logs") / os.environ.get("LTAG", "NOTAG"))
-    try:
+    with contextlib.suppress(OSError):  # said when the first record cannot be written
         handler.base_path.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        pass  # said when the first record cannot be written
     return handler
 
 
