@@ -35,6 +35,7 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "VersionError",
+    "check_sync",
     "close",
     "context",
     "current",
@@ -54,7 +55,7 @@ __all__ = [
     "trace",
 ]
 
-_NEEDS_TORCH = {"trace": "_trace"}
+_NEEDS_TORCH = {"check_sync": "_sync", "trace": "_trace"}
 
 
 def __getattr__(name: str):

@@ -1,0 +1,132 @@
+"""Local variables and return values of a model's methods, by path: "encoder.layers.*.forward.attn".
+
+Overview. A path is [module path.]method[.variable[.part...]]; without a variable it is the method's return value, and a bare
+module path is that of its forward. Variables are read by the native line tracer, which looks before each line and tells
+what is new within a call; return values by a wrapper on the instance, taken off again. What a path matches is worked out
+once, over the modules there are when watching begins.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from types import CodeType
+
+from torch import nn
+
+from ._modules import unwrapped_paths
+from ._watch import make_watcher, unwrap
+
+Tell = Callable[[str, str, object], None]  # concrete path, module path, live value
+
+
+def _matches(pattern: list[str], path: str) -> bool:
+    parts = path.split(".") if path else []
+    return len(parts) == len(pattern) and all(a in ("*", b) for a, b in zip(pattern, parts, strict=True))
+
+
+def _method(module: nn.Module, name: str) -> Callable | None:
+    found = inspect.getattr_static(type(module), name, None)
+    if found is None or not name.isidentifier():
+        return None
+    try:
+        return unwrap(found)
+    except TypeError:
+        return None
+
+
+def _join(*parts: str) -> str:
+    return ".".join(part for part in parts if part)
+
+
+class LocalsWatch:
+    """While active, tells the values at `paths`; `wanted()` is asked at the start of each method call."""
+
+    def __init__(self, model: nn.Module, paths: Iterable[str], tell: Tell, wanted: Callable[[], bool] = lambda: True):
+        self._tell = tell
+        self._wanted = wanted
+        self._watchers: list = []
+        self._returns: dict[tuple[nn.Module, str], list[str]] = {}  # what the return value of a method is called
+        self._expressions: dict[tuple[CodeType, int], tuple[str, dict[str, None]]] = {}  # by code and module
+        self._modules = list(unwrapped_paths(model))
+        self._seen = {id(module): path for path, module in reversed(self._modules)}
+        self._wrapped: list[tuple[nn.Module, str, Callable | None]] = []
+        for path in paths:
+            self._resolve(path)
+
+    def _resolve(self, path: str) -> None:
+        parts = path.split(".")
+        for module_path, module in self._modules:
+            if _matches(parts, module_path):
+                self._returns.setdefault((module, "forward"), []).append(module_path)
+            depth = len(module_path.split(".")) if module_path else 0
+            if depth >= len(parts) or not _matches(parts[:depth], module_path):
+                continue
+            method, variable = parts[depth], parts[depth + 1 :]
+            function = _method(module, method)
+            if function is None:
+                continue
+            prefix = _join(module_path, method)
+            if not variable:
+                self._returns.setdefault((module, method), []).append(prefix)
+                continue
+            code = function.__code__
+            names = code.co_varnames + code.co_cellvars if variable[0] == "*" else (variable[0],)
+            _, expressions = self._expressions.setdefault((code, id(module)), (prefix, {}))
+            for name in names:
+                expressions[".".join([name, *variable[1:]])] = None
+
+    def __enter__(self) -> LocalsWatch:
+        groups: dict[tuple[CodeType, tuple[str, ...]], dict[int, str]] = {}
+        for (code, module_id), (prefix, expressions) in self._expressions.items():
+            groups.setdefault((code, tuple(expressions)), {})[module_id] = prefix
+        for (code, expressions), prefixes in groups.items():
+            watcher = make_watcher(
+                expressions,
+                on_enter=functools.partial(self._on_enter, prefixes),
+                on_value=self._on_value,
+                keep=False,
+                record=False,
+            )
+            watcher.add(code)
+            self._watchers.append(watcher)
+        for (module, method), names in self._returns.items():
+            self._wrap(module, method, names)
+        return self
+
+    def __exit__(self, *_) -> None:
+        for watcher in self._watchers:
+            watcher.close()
+        self._watchers.clear()
+        for module, method, previous in reversed(self._wrapped):
+            if previous is None:
+                module.__dict__.pop(method, None)
+            else:
+                module.__dict__[method] = previous
+        self._wrapped.clear()
+
+    def _on_enter(self, prefixes: dict[int, str], _code: CodeType, instance: object) -> tuple[str, str] | None:
+        prefix = prefixes.get(id(instance))
+        if prefix is None or not self._wanted():
+            return None
+        return prefix, self._seen[id(instance)]
+
+    def _on_value(self, tag: tuple[str, str], name: str, value: object, _line: int, _next_line: int) -> None:
+        prefix, module_path = tag
+        self._tell(f"{prefix}.{name}", module_path, value)
+
+    def _wrap(self, module: nn.Module, method: str, names: list[str]) -> None:
+        original = getattr(module, method)
+        scope = self._seen[id(module)]
+
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if self._wanted():
+                for name in names:
+                    self._tell(name, scope, result)
+            return result
+
+        self._wrapped.append((module, method, module.__dict__.get(method)))
+        module.__dict__[method] = call

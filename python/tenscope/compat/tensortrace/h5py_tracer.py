@@ -1,0 +1,48 @@
+"""Gathered values into an HDF5 file."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenscope._hdf5 import Hdf5Saver
+
+
+class H5PYSaverCallback:
+    """A post_gather or post_trace callback: appends what it gets to the file, and empties the lists."""
+
+    def __init__(
+        self,
+        dataset_file,
+        iteration_dtype=np.int64,
+        float_dtype=np.float32,
+        int_dtype=np.int32,
+        compression=None,
+        compression_opts=None,
+        shuffle=False,
+        existing_ok=True,
+    ):
+        self._saver = Hdf5Saver(
+            dataset_file,
+            iteration_dtype=iteration_dtype,
+            float_dtype=float_dtype,
+            int_dtype=int_dtype,
+            compression=compression,
+            compression_opts=compression_opts,
+            shuffle=shuffle,
+            existing_ok=existing_ok,
+        )
+
+    @property
+    def datasets(self):
+        return self._saver.datasets
+
+    def __call__(self, name, values, iterations, ranks=None) -> None:
+        if self._saver.file is None:
+            return
+        self._saver.append(name, values, iterations, ranks)
+        for entries in (values, iterations, ranks):
+            if entries is not None:
+                entries.clear()
+
+    def close(self) -> None:
+        self._saver.close()

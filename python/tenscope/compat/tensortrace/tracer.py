@@ -1,0 +1,156 @@
+"""ModelTracer: values of a model's methods by path, call by call of the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Mapping
+
+import torch
+
+from tenscope import _core
+from tenscope._gather import Gatherer, detached_copy, rank
+from tenscope._locals import LocalsWatch
+from tenscope._modules import unwrap
+
+_PLAIN = (int, float, complex, str, bytes, bool, type(None))
+
+
+class ModelTracer:
+    def __init__(
+        self,
+        model,
+        variables,
+        trace_interval=1,
+        gathering_interval=1,
+        pre_save_callbacks=(),
+        pre_gather_callbacks=(),
+        post_gather_callbacks=(),
+        post_trace_callbacks=(),
+        eval_only=False,
+        train_only=False,
+    ):
+        assert not (eval_only and train_only), "eval_only and train_only exclude each other"
+        self.model = unwrap(model)
+        self.variables = [variables] if isinstance(variables, str) else list(variables)
+        self.current_iteration = 0
+        self.rank = rank()
+        self._trace_interval = trace_interval
+        self._gathering_interval = gathering_interval
+        self._pre_save = list(pre_save_callbacks)
+        self._post_trace = list(post_trace_callbacks)
+        self._mode = {(True, False): False, (False, True): True}.get((bool(eval_only), bool(train_only)))
+        self._gatherer = Gatherer(pre_gather_callbacks, post_gather_callbacks)
+        self._capturing = threading.local()
+        self._known: dict[str, _Known] = {}
+        self._lock = threading.RLock()
+        self._watch: LocalsWatch | None = None
+        self._outer_forward = None
+
+    @property
+    def results(self):
+        return self._gatherer.results
+
+    def __enter__(self) -> ModelTracer:
+        self._watch = LocalsWatch(self.model, self.variables, self._save, self._is_capturing)
+        self._watch.__enter__()
+        self._outer_forward = self.model.__dict__.get("forward")
+        inner = self.model.forward
+
+        def forward(*args, **kwargs):
+            return self._call(inner, args, kwargs)
+
+        self.model.__dict__["forward"] = forward
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._outer_forward is None:
+            self.model.__dict__.pop("forward", None)
+        else:
+            self.model.__dict__["forward"] = self._outer_forward
+        self._watch.__exit__()
+        for name, series in list(self.results.items()):
+            for callback in self._post_trace:
+                callback(name, series.values, series.iterations, series.ranks)
+
+    def _call(self, forward, args, kwargs):
+        if self._mode is not None and self.model.training != self._mode:
+            return forward(*args, **kwargs)
+        with self._lock:
+            self.current_iteration += 1
+            iteration = self.current_iteration
+        before = getattr(self._capturing, "iteration", None)
+        self._capturing.iteration = iteration if iteration % self._trace_interval == 0 else None
+        try:
+            result = forward(*args, **kwargs)
+        finally:
+            self._capturing.iteration = before
+        if iteration % self._gathering_interval == 0:
+            self._gatherer.gather()
+        return result
+
+    def _is_capturing(self) -> bool:
+        return getattr(self._capturing, "iteration", None) is not None
+
+    def _save(self, name: str, _scope: str, value: object) -> None:
+        iteration = self._capturing.iteration
+        with self._lock:
+            known = self._known.setdefault(name, _Known())
+            if not known.is_new(value):
+                return
+        value = detached_copy(value)
+        for callback in self._pre_save:
+            value = callback(name, value, iteration)
+        with self._lock:
+            self._gatherer.add(name, value, iteration)
+
+
+class _Known:
+    """What was last saved under a name, enough to tell a change: no copy of it is kept."""
+
+    def __init__(self):
+        self._content: object = _Known
+        self._tensor = lambda: None
+
+    def is_new(self, value: object) -> bool:
+        content = _content(value, 0)
+        if isinstance(value, torch.Tensor):
+            same = self._tensor() is value and content == self._content
+            self._tensor = weakref.ref(value)
+        else:
+            same = content == self._content
+        self._content = content
+        return not same
+
+
+def _content(value: object, depth: int) -> tuple:
+    """A key that is equal for equal content."""
+    if isinstance(value, _PLAIN):
+        return type(value), repr(value) if isinstance(value, (float, complex)) else value
+    if isinstance(value, torch.Tensor):
+        print_ = _core.fingerprint(value)
+        return "tensor", str(value.dtype), tuple(value.shape), print_ if print_ is not None else id(value)
+    if type(value).__module__ == "numpy":
+        return "array", str(getattr(value, "dtype", "")), getattr(value, "shape", ()), _core.fingerprint(value) or repr(value)
+    if depth > 20:
+        return "deep", type(value)
+    if isinstance(value, Mapping):
+        return "mapping", type(value), tuple((repr(k), _content(v, depth + 1)) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return "sequence", type(value), tuple(_content(item, depth + 1) for item in value)
+    if isinstance(value, (set, frozenset)):
+        return "set", type(value), frozenset(repr(item) for item in value)
+    if isinstance(value, torch.nn.Module) or callable(value):
+        return "object", id(value)
+    if dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
+        members = getattr(value, "__dict__", {})
+        return "object", type(value), tuple((key, _content(item, depth + 1)) for key, item in members.items())
+    return "object", type(value), repr(value)
+
+
+def trace_model(model, variables, *args, **kwargs):
+    """Runs the model once and returns its output and the tracer."""
+    with ModelTracer(model, variables) as tracer:
+        output = model(*args, **kwargs)
+    return output, tracer
