@@ -4,11 +4,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import tenscope
 import torch
 import torch.nn.functional as F
 from torch import nn
-
-import tenscope
 
 DIM, LAYERS, HEADS, BATCH, TOKENS = 512, 12, 8, 4, 128
 ROUNDS = 7
@@ -81,7 +80,12 @@ def main():
         with torch.no_grad(), DebugMode() as mode, mode.log_tensor_hashes():
             model(ids)
 
-    variants = {"untraced": untraced, "hook that clones": cloned, "outputs in full": traced("full"), "statistics": traced("stats")}
+    variants = {
+        "untraced": untraced,
+        "hook that clones": cloned,
+        "outputs in full": traced("full"),
+        "statistics": traced("stats"),
+    }
     try:
         debug_mode()
         variants["DebugMode with hashes"] = debug_mode
@@ -93,7 +97,9 @@ def main():
     print(f"GPT of {LAYERS} layers, d={DIM}, batch {BATCH} x {TOKENS}, torch {torch.__version__}, {threads} threads")
     for name, seconds in best.items():
         print(f"  {name:24} {seconds * 1e3:8.1f} ms")
-    print(f"outputs in full / hook that clones   {best['outputs in full'] / best['hook that clones']:.3f}  (goal <= 1.15)")
+    print(
+        f"outputs in full / hook that clones   {best['outputs in full'] / best['hook that clones']:.3f}  (goal <= 1.15)"
+    )
     print(f"statistics / untraced                {best['statistics'] / best['untraced']:.3f}  (goal <= 1.15)")
     if "DebugMode with hashes" in best:
         ratio = (best["DebugMode with hashes"] - best["untraced"]) / max(best["statistics"] - best["untraced"], 1e-9)

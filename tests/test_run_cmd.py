@@ -175,7 +175,8 @@ import helper
 class Here: pass
 import pickle
 assert pickle.loads(pickle.dumps(Here())).__class__ is Here
-print(__name__, os.path.basename(__file__), sys.argv[1:], options.out, helper.VALUE, sys.path[0] == os.path.dirname(os.path.abspath(__file__)))
+beside = sys.path[0] == os.path.dirname(os.path.abspath(__file__))
+print(__name__, os.path.basename(__file__), sys.argv[1:], options.out, helper.VALUE, beside)
 sys.exit(7)
 """
     (tmp_path / "code").mkdir()
@@ -332,8 +333,35 @@ with torch.no_grad():
     assert weights == [("init", 0), ("optimizer", 0), ("init", 1)]
 
 
+def test_training_by_autograd_grad(tmp_path):
+    text = """
+import torch
+from torch import nn
+model = nn.Linear(2, 1)
+for _ in range(2):
+    loss = model(torch.ones(1, 2)).sum()
+    grads = torch.autograd.grad(loss, list(model.parameters()))
+    with torch.no_grad():
+        for p, g in zip(model.parameters(), grads):
+            p -= 0.1 * g
+"""
+    tenscope_run(tmp_path, script(tmp_path, text))
+    run = recording(tmp_path)
+    values = [(e.name, e.phase, e.step) for e in run.events(kind="value") if e.io in ("loss", "grad", "param")]
+    once = [("loss", "backward"), ("weight.grad", "backward"), ("bias.grad", "backward")]
+    once += [("weight", "optimizer"), ("bias", "optimizer")]
+    steps = [(name, phase, step) for step in (0, 1) for name, phase in once]
+    assert values == [("weight", "init", 0), ("bias", "init", 0), *steps]
+
+
 def test_environment_reaches_torch_first_and_run_json_is_there(tmp_path):
-    text = "import os\nos.environ['OMP_NUM_THREADS'] = '1'\nimport sys\nassert 'torch' not in sys.modules\nimport torch\nprint(torch.get_num_threads())"
+    text = """
+import os, sys
+os.environ["OMP_NUM_THREADS"] = "1"
+assert "torch" not in sys.modules
+import torch
+print(torch.get_num_threads())
+"""
     done = tenscope_run(tmp_path, script(tmp_path, text), env={"OMP_NUM_THREADS": "2"})
     assert done.stdout == "1\n"
     assert json.loads((tmp_path / "runs/it/run.json").read_text())["tenscope_format"] == 1

@@ -462,3 +462,35 @@ def test_spy_in_a_context_alone(run):
     with tenscope.context():
         tenscope.spy("plain", 3)
     assert [(e.name, e.scope) for e in events(run)] == [("batch3.0.q", "0"), ("plain", "")]
+
+
+# locals
+
+
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2)
+
+    def forward(self, x):
+        y = self.norm(x)
+        cache = {"k": y * 2}
+        return cache["k"] + 1
+
+
+def test_locals_by_path(run):
+    model = nn.Sequential(Holder())
+    with tenscope.trace(
+        model, inputs=False, outputs=False, locals=["0.forward.y", "*.forward.cache.k", "0.forward.self.*.running_mean"]
+    ):
+        out = model(torch.randn(3, 2))
+        model(torch.randn(3, 2))
+    changes = events(run, kind="change")
+    assert {e.io for e in changes} == {"local"} and {e.scope for e in changes} == {"0"}
+    by_name = {}
+    for e in changes:
+        by_name.setdefault(e.name, []).append(e)
+    assert set(by_name) == {"0.forward.y", "0.forward.cache.k", "0.forward.self.norm.running_mean"}
+    assert torch.equal(by_name["0.forward.cache.k"][0].torch() + 1, out)
+    assert [e.meta["iteration"] for e in by_name["0.forward.y"]] == [0, 1]
+    assert len(by_name["0.forward.self.norm.running_mean"]) == 3, "before, after the first call, after the second"

@@ -73,6 +73,18 @@ def _watch_backward() -> None:
         return result
 
     torch.autograd.backward = backward
+    original_grad = torch.autograd.grad
+
+    @functools.wraps(original_grad)
+    def grad(outputs, inputs, *args, **kwargs):
+        if _graph_task_id() != -1 or not _probe.owns_any(inputs):
+            return original_grad(outputs, inputs, *args, **kwargs)
+        _probe.before_backward(outputs)
+        result = original_grad(outputs, inputs, *args, **kwargs)
+        _probe.after_grad([inputs] if isinstance(inputs, torch.Tensor) else list(inputs), result)
+        return result
+
+    torch.autograd.grad = grad
 
 
 def _watch_optimizers() -> None:
@@ -107,13 +119,9 @@ class _ByHand:
     Keeps them alive: the last step of a program is seen when it ends, and the model may be gone by then.
     """
 
-    def __init__(self, parameters: list, owned: set[int], fingerprint):
+    def __init__(self, parameters: list, by_hand, fingerprint):
         self.parameters = parameters
-        self.prints = [
-            (parameter, fingerprint(parameter))
-            for _, _, parameter in parameters
-            if parameter.grad is not None and id(parameter) not in owned
-        ]
+        self.prints = [(p, fingerprint(p)) for _, _, p in parameters if id(p) in by_hand]
 
     def has_changed(self, fingerprint) -> bool:
         return any(fingerprint(parameter) != before for parameter, before in self.prints)
@@ -186,6 +194,22 @@ class AutoProbe(Probe):
                     values=self.what.values,
                 )
 
+    def owns_any(self, tensors) -> bool:
+        """Whether a parameter of a known root is among them: then torch.autograd.grad serves as backward."""
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        ids = {id(tensor) for tensor in tensors if isinstance(tensor, torch.nn.Parameter)}
+        return bool(ids) and any(id(p) in ids for root in self.registry.roots for _, _, p in root.parameters())
+
+    @_contained
+    def after_grad(self, parameters: list, grads) -> None:
+        self.finish_backward()
+        found = {id(parameter): grad for parameter, grad in zip(parameters, grads, strict=True) if grad is not None}
+        for root in self.registry.roots if self.on else ():
+            self._state.record_grads(root, self._backwards, self._step, found)
+        roots = [_ByHand(list(root.parameters()), found, self.fingerprint) for root in self.registry.roots]
+        self._by_hand = [root for root in roots if root.prints]
+        self._backwards += 1
+
     @_contained
     def after_backward(self) -> None:
         self.finish_backward()
@@ -193,8 +217,11 @@ class AutoProbe(Probe):
         for root in self.registry.roots:
             if self.on:
                 self._state.record_grads(root, self._backwards, self._step)
-        roots = [_ByHand(list(root.parameters()), owned, self.fingerprint) for root in self.registry.roots]
-        self._by_hand = [root for root in roots if root.prints]
+        roots = [list(root.parameters()) for root in self.registry.roots]
+        by_hand = {id(p) for root in roots for _, _, p in root if p.grad is not None and id(p) not in owned}
+        self._by_hand = [
+            found for found in (_ByHand(root, by_hand, self.fingerprint) for root in roots) if found.prints
+        ]
         self._backwards += 1
 
     @_contained

@@ -1,13 +1,14 @@
 """Values of all ranks together in rank 0, every so often, over torch.distributed.
 
-Overview. Each rank keeps what it captured by name: values and the iterations they are of. A gathering hands it to rank 0, where
-it is appended to the results, rank by rank. Before anything collective is called the ranks sign in at the process group's store, so that one
-that died or lags is named in an error, instead of all waiting for it.
+Overview. Each rank keeps what it captured by name: values and the iterations they are of. A gathering hands it to
+rank 0, where it is appended to the results, rank by rank. Before anything collective is called the ranks sign in at
+the process group's store, so that one that died or lags is named in an error, instead of all waiting for it.
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -42,12 +43,13 @@ def rank() -> int:
 class Gatherer:
     """Collects values; `gather()` is called by all ranks alike. Callbacks change their lists in place."""
 
-    def __init__(self, pre_gather: Iterable[Callable] = (), post_gather: Iterable[Callable] = (), timeout_s: float = 300):
+    def __init__(
+        self, pre_gather: Iterable[Callable] = (), post_gather: Iterable[Callable] = (), timeout_s: float = 300
+    ):
         self._pre = list(pre_gather)
         self._post = list(post_gather)
         self._timeout = datetime.timedelta(seconds=timeout_s)
         self._captured: dict[str, tuple[list, list]] = {}
-        self._gatherings = 0
         self.results = Results()
 
     def add(self, name: str, value: object, iteration: int) -> None:
@@ -84,14 +86,16 @@ class Gatherer:
             return [captured]
         self._sign_in()
         everyone = [None] * distributed.get_world_size() if rank() == 0 else None
-        distributed.gather_object(captured, everyone, dst=0)
+        try:
+            distributed.gather_object(captured, everyone, dst=0)
+        except RuntimeError as error:
+            raise Error(f"gathering failed: a rank went away while values were sent: {error}") from error
         return everyone
 
     def _sign_in(self) -> None:
         """All ranks have come to this gathering, or an error that names those who have not."""
         store = distributed.distributed_c10d._get_default_store()
-        key = f"tenscope/gathering/{id_of_group()}/{self._gatherings}"
-        self._gatherings += 1
+        key = f"tenscope/gathering/{_next_number()}"
         store.set(f"{key}/{rank()}", "here")
         if rank() != 0:
             self._await(store, [f"{key}/go"], [0])
@@ -117,13 +121,14 @@ def _has(store, key: str) -> bool:
         return False
 
 
-_group_numbers: dict[int, int] = {}
+_numbers: dict[int, itertools.count] = {}  # by process group
 
 
-def id_of_group() -> int:
-    """Tells process groups made one after the other apart, alike on all ranks."""
-    group = distributed.group.WORLD
-    return _group_numbers.setdefault(id(group), len(_group_numbers))
+def _next_number() -> str:
+    """Names a gathering alike on all ranks: they come to the same ones in the same order, whoever asks for them."""
+    group = id(distributed.group.WORLD)
+    counter = _numbers.setdefault(group, itertools.count())
+    return f"{list(_numbers).index(group)}/{next(counter)}"
 
 
 def detached_copy(value: object) -> object:

@@ -26,8 +26,8 @@ class DatasetPair(tuple):
 class Hdf5Saver:
     """Appends series: dataset `<name>`, and beside it `<name>_iterations` and `<name>_ranks`. Writes on rank 0 only.
 
-    Floating values become float_dtype, integers and bools int_dtype (int64 where they do not fit), complex ones stay, text is text.
-    A smaller value than the first is padded with zeros at the end of each axis.
+    Floating values become float_dtype, integers and bools int_dtype (int64 where they do not fit), complex ones stay,
+    text is text. A smaller value than the first is padded with zeros at the end of each axis.
     """
 
     def __init__(
@@ -119,14 +119,20 @@ class Hdf5Saver:
         self.datasets[name] = DatasetPair((content, iterations))
 
     def _create_flat(self, name: str, dtype):
-        return self.file.create_dataset(name, shape=(0,), maxshape=(None,), dtype=dtype, chunks=(1024,), **self._storage)
+        return self.file.create_dataset(
+            name, shape=(0,), maxshape=(None,), dtype=dtype, chunks=(1024,), **self._storage
+        )
 
     def _widen(self, name: str):
         old, iterations = self.datasets[name]
         content, shape = old[...], old.shape[1:]
         del self.file[name]
         new = self.file.create_dataset(
-            name, data=content.astype(np.int64), maxshape=(None, *shape), chunks=_chunks(shape, np.dtype(np.int64)), **self._storage
+            name,
+            data=content.astype(np.int64),
+            maxshape=(None, *shape),
+            chunks=_chunks(shape, np.dtype(np.int64)),
+            **self._storage,
         )
         self.datasets[name] = DatasetPair((new, iterations))
         return new

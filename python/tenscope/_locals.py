@@ -1,20 +1,24 @@
 """Local variables and return values of a model's methods, by path: "encoder.layers.*.forward.attn".
 
-Overview. A path is [module path.]method[.variable[.part...]]; without a variable it is the method's return value, and a bare
-module path is that of its forward. Variables are read by the native line tracer, which looks before each line and tells
-what is new within a call; return values by a wrapper on the instance, taken off again. What a path matches is worked out
-once, over the modules there are when watching begins.
+Overview. A path is [module path.]method[.variable[.part...]]; without a variable it is the method's return value, and
+a bare module path is that of its forward. Variables are read by the native line tracer, which looks before each line
+and tells what is new within a call; return values by a wrapper on the instance, taken off again. What a path matches
+is worked out once, over the modules there are when watching begins.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from types import CodeType
 
+import torch
 from torch import nn
 
+from . import _core
 from ._modules import unwrapped_paths
 from ._watch import make_watcher, unwrap
 
@@ -130,3 +134,54 @@ class LocalsWatch:
 
         self._wrapped.append((module, method, module.__dict__.get(method)))
         module.__dict__[method] = call
+
+
+_PLAIN = (int, float, complex, str, bytes, bool, type(None))
+
+
+class Known:
+    """What was last told under a name, enough to tell a change, across calls too: no copy of it is kept."""
+
+    def __init__(self):
+        self._content: object = Known
+        self._tensor = lambda: None
+
+    def is_new(self, value: object) -> bool:
+        content = _content(value, 0)
+        if isinstance(value, torch.Tensor):
+            same = self._tensor() is value and content == self._content
+            self._tensor = weakref.ref(value)
+        else:
+            same = content == self._content
+        self._content = content
+        return not same
+
+
+def _content(value: object, depth: int) -> tuple:
+    """A key that is equal for equal content."""
+    if isinstance(value, _PLAIN):
+        return type(value), repr(value) if isinstance(value, (float, complex)) else value
+    if isinstance(value, torch.Tensor):
+        print_ = _core.fingerprint(value)
+        return "tensor", str(value.dtype), tuple(value.shape), print_ if print_ is not None else id(value)
+    if type(value).__module__ == "numpy":
+        return (
+            "array",
+            str(getattr(value, "dtype", "")),
+            getattr(value, "shape", ()),
+            _core.fingerprint(value) or repr(value),
+        )
+    if depth > 20:
+        return "deep", type(value)
+    if isinstance(value, Mapping):
+        return "mapping", type(value), tuple((repr(k), _content(v, depth + 1)) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return "sequence", type(value), tuple(_content(item, depth + 1) for item in value)
+    if isinstance(value, (set, frozenset)):
+        return "set", type(value), frozenset(repr(item) for item in value)
+    if isinstance(value, torch.nn.Module) or callable(value):
+        return "object", id(value)
+    if dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
+        members = getattr(value, "__dict__", {})
+        return "object", type(value), tuple((key, _content(item, depth + 1)) for key, item in members.items())
+    return "object", type(value), repr(value)

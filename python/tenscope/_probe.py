@@ -179,9 +179,9 @@ class Probe:
 
     def _record_enter(self, frame: Frame, module, args) -> None:
         info = frame.info
-        meta = {"training": module.training}
+        meta = '{"training":true}' if module.training else '{"training":false}'
         if info.aliases:
-            meta["aliases"] = info.aliases
+            meta = json.dumps({"training": module.training, "aliases": info.aliases})
         self.record(
             info.path,
             kind="enter",
@@ -191,7 +191,7 @@ class Probe:
             scope=info.path,
             cls=info.cls,
             call=frame.call,
-            meta=json.dumps(meta),
+            meta=meta,
         )
         what = self.what
         tracks_grads = what.grads and torch.is_grad_enabled()
@@ -250,9 +250,9 @@ class Probe:
 
     def _record_exit(self, frame: Frame, module, elapsed_ns: int, error: BaseException | None) -> None:
         info = frame.info
-        meta = {"duration_ns": elapsed_ns}
+        meta = f'{{"duration_ns":{elapsed_ns}}}'
         if error is not None:
-            meta["raised"] = f"{type(error).__name__}: {error}"
+            meta = json.dumps({"duration_ns": elapsed_ns, "raised": f"{type(error).__name__}: {error}"})
         self.record(
             info.path,
             kind="exit",
@@ -262,7 +262,7 @@ class Probe:
             scope=info.path,
             cls=info.cls,
             call=frame.call,
-            meta=json.dumps(meta),
+            meta=meta,
         )
         if not frame.saw_child and next(module.children(), None) is not None and is_compiled(module):
             self.note_once("not_seen", {"reason": "torch.compile: calls inside this module were not seen"}, info)

@@ -46,12 +46,15 @@ class State:
             self._remember((info.root.label, info.prefix + name), tensor)
             self._record(info, name, tensor, "param", "optimizer", step=step)
 
-    def record_grads(self, root: Root, backward: int, step: int) -> None:
-        """After backward(): all that there are."""
+    def record_grads(
+        self, root: Root, backward: int, step: int, returned: dict[int, torch.Tensor] | None = None
+    ) -> None:
+        """After backward(): all that there are; or those that torch.autograd.grad returned, by parameter."""
         for info, name, parameter in root.parameters():
-            if parameter.grad is not None:
-                self._grad_prints[root.label, info.prefix + name] = self._probe.fingerprint(parameter.grad)
-                self._record(info, f"{name}.grad", parameter.grad, "grad", "backward", call=backward, step=step)
+            grad = parameter.grad if returned is None else returned.get(id(parameter))
+            if grad is not None:
+                self._grad_prints[root.label, info.prefix + name] = self._probe.fingerprint(grad)
+                self._record(info, f"{name}.grad", grad, "grad", "backward", call=backward, step=step)
 
     def record_changed_grads(self, root: Root, backward: int, step: int) -> None:
         """When an optimizer's step begins: those that are others than after backward()."""

@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _core, _run, _spy
+from ._locals import Known, LocalsWatch
 from ._modules import ModuleInfo, Names, Registry, path_filter, unwrap, unwrapped_paths
 from ._probe import Probe, What
 from ._state import State
@@ -102,10 +103,9 @@ class trace:
             probe.install()
             closing.callback(probe.remove)
             closing.callback(register_optimizer_step_post_hook(probe.after_optimizer).remove)
-            if self._locals:
-                from ._locals import LocalsWatch
-
-                closing.enter_context(LocalsWatch(self.model, self._locals, probe.record_local))
+            if self._locals is not None:
+                watch = LocalsWatch(self.model, self._locals, probe.record_local, probe.is_inside)
+                closing.enter_context(watch)
             _spy.listen(probe)
             closing.callback(_spy.unlisten, probe)
             closing.callback(self._tell_not_called, registry.roots[0].infos, calls)
@@ -129,6 +129,7 @@ class TraceProbe(Probe):
         self._outermost = 0
         self._backwards = 0
         self._task = -1
+        self._locals: dict[str, Known] = {}
         self._owed_step = -1  # an optimizer ended this step; the next call begins a new one, unless the program does
 
     def discover(self, module, stack) -> ModuleInfo | None:
@@ -185,19 +186,29 @@ class TraceProbe(Probe):
         except Exception as error:
             self.trouble(error)
 
-    def record_local(self, path: str, scope: str, value, iteration: int) -> None:
-        root = self.registry.roots[0]
-        self.record(
-            path,
-            value,
-            kind="change",
-            io="local",
-            phase="forward",
-            root=root.label,
-            scope=scope,
-            meta=json.dumps({"iteration": iteration}),
-            values=self.what.values,
-        )
+    def is_inside(self) -> bool:
+        return self.on and bool(self.stack())
+
+    def record_local(self, path: str, scope: str, value: object) -> None:
+        try:
+            if not self._locals.setdefault(path, Known()).is_new(value):
+                return
+            root = self.registry.roots[0]
+            meta = json.dumps({"iteration": self._outermost - 1})
+            self.record(
+                path,
+                value,
+                kind="change",
+                io="local",
+                phase="forward",
+                root=root.label,
+                scope=scope,
+                site="",
+                meta=meta,
+                values=self.what.values,
+            )
+        except Exception as error:
+            self.trouble(error)
 
 
 _names: dict[str, Names] = {}

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
-import weakref
-from collections.abc import Mapping
 
-import torch
-
-from tenscope import _core
 from tenscope._gather import Gatherer, detached_copy, rank
-from tenscope._locals import LocalsWatch
+from tenscope._locals import Known, LocalsWatch
 from tenscope._modules import unwrap
-
-_PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 class ModelTracer:
@@ -43,7 +35,7 @@ class ModelTracer:
         self._mode = {(True, False): False, (False, True): True}.get((bool(eval_only), bool(train_only)))
         self._gatherer = Gatherer(pre_gather_callbacks, post_gather_callbacks)
         self._capturing = threading.local()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
         self._lock = threading.RLock()
         self._watch: LocalsWatch | None = None
         self._outer_forward = None
@@ -96,7 +88,7 @@ class ModelTracer:
     def _save(self, name: str, _scope: str, value: object) -> None:
         iteration = self._capturing.iteration
         with self._lock:
-            known = self._known.setdefault(name, _Known())
+            known = self._known.setdefault(name, Known())
             if not known.is_new(value):
                 return
         value = detached_copy(value)
@@ -104,49 +96,6 @@ class ModelTracer:
             value = callback(name, value, iteration)
         with self._lock:
             self._gatherer.add(name, value, iteration)
-
-
-class _Known:
-    """What was last saved under a name, enough to tell a change: no copy of it is kept."""
-
-    def __init__(self):
-        self._content: object = _Known
-        self._tensor = lambda: None
-
-    def is_new(self, value: object) -> bool:
-        content = _content(value, 0)
-        if isinstance(value, torch.Tensor):
-            same = self._tensor() is value and content == self._content
-            self._tensor = weakref.ref(value)
-        else:
-            same = content == self._content
-        self._content = content
-        return not same
-
-
-def _content(value: object, depth: int) -> tuple:
-    """A key that is equal for equal content."""
-    if isinstance(value, _PLAIN):
-        return type(value), repr(value) if isinstance(value, (float, complex)) else value
-    if isinstance(value, torch.Tensor):
-        print_ = _core.fingerprint(value)
-        return "tensor", str(value.dtype), tuple(value.shape), print_ if print_ is not None else id(value)
-    if type(value).__module__ == "numpy":
-        return "array", str(getattr(value, "dtype", "")), getattr(value, "shape", ()), _core.fingerprint(value) or repr(value)
-    if depth > 20:
-        return "deep", type(value)
-    if isinstance(value, Mapping):
-        return "mapping", type(value), tuple((repr(k), _content(v, depth + 1)) for k, v in value.items())
-    if isinstance(value, (list, tuple)):
-        return "sequence", type(value), tuple(_content(item, depth + 1) for item in value)
-    if isinstance(value, (set, frozenset)):
-        return "set", type(value), frozenset(repr(item) for item in value)
-    if isinstance(value, torch.nn.Module) or callable(value):
-        return "object", id(value)
-    if dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
-        members = getattr(value, "__dict__", {})
-        return "object", type(value), tuple((key, _content(item, depth + 1)) for key, item in members.items())
-    return "object", type(value), repr(value)
 
 
 def trace_model(model, variables, *args, **kwargs):
