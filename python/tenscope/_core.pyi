@@ -1,0 +1,373 @@
+"""The native core of tenscope."""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+_Kind = Literal["value", "enter", "exit", "change", "step", "note", "dropped"]
+
+class Run:
+    """A recording; see tenscope.Run."""
+
+    def __init__(
+        self,
+        base: str | os.PathLike,
+        *,
+        name: str = "",
+        rank: int = 0,
+        world_size: int = 1,
+        durability: str = "process",
+        max_bytes: int = 0,
+        keep: str = "first",
+        segment_bytes: int = 0,
+        strict: bool = False,
+        join: bool = False,
+    ) -> None: ...
+    def step(self, number: int | None = None) -> int:
+        """
+        Begins the next step, or the one of that number, and returns its number.
+        """
+
+    def enable(self) -> None: ...
+    def disable(self) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None:
+        """Seals the open segments and ends the journal. May be called again."""
+
+    @property
+    def enabled(self) -> bool: ...
+    @property
+    def current_step(self) -> int: ...
+    @property
+    def path(self) -> pathlib.Path:
+        """The run's folder."""
+
+    @property
+    def writer_path(self) -> pathlib.Path:
+        """This process' folder in it."""
+
+    @property
+    def dropped(self) -> int:
+        """How many events were lost."""
+
+    @property
+    def strict(self) -> bool: ...
+    def record(
+        self,
+        name: str,
+        value: Any = ...,
+        *,
+        kind: _Kind | None = None,
+        step: int | None = None,
+        call: int | None = None,
+        site: str | None = None,
+        scope: str | None = None,
+        io: str | None = None,
+        phase: str | None = None,
+        root: str | None = None,
+        cls: str | None = None,
+        task: str | None = None,
+        meta: dict[str, Any] | str | None = None,
+        values: Literal["full", "stats"] = "full",
+    ) -> None:
+        """Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled."""
+
+def record(
+    name: str,
+    value: Any = ...,
+    *,
+    kind: _Kind | None = None,
+    step: int | None = None,
+    call: int | None = None,
+    site: str | None = None,
+    scope: str | None = None,
+    io: str | None = None,
+    phase: str | None = None,
+    root: str | None = None,
+    cls: str | None = None,
+    task: str | None = None,
+    meta: dict[str, Any] | str | None = None,
+    values: Literal["full", "stats"] = "full",
+) -> None:
+    """Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled."""
+
+def set_current(run: Run | None) -> None: ...
+def step(number: int | None = None) -> int | None:
+    """
+    Begins the next step of the current run, or the one of that number, and returns its number.
+    """
+
+def enable() -> None:
+    """Goes on recording into the current run."""
+
+def disable() -> None:
+    """Stops recording until enable()."""
+
+class TensorRecord:
+    """What an event tells of a tensor."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def stats(self) -> dict[str, Any]: ...
+    @property
+    def segment(self) -> int | None: ...
+    @property
+    def offset(self) -> int | None: ...
+
+class EventRecord:
+    """One event as the journal has it."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def time_ns(self) -> int: ...
+    @property
+    def thread(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def call(self) -> int: ...
+    @property
+    def site(self) -> str: ...
+    @property
+    def scope(self) -> str: ...
+    @property
+    def io(self) -> str: ...
+    @property
+    def phase(self) -> str: ...
+    @property
+    def root(self) -> str: ...
+    @property
+    def cls(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def meta(self) -> str: ...
+    @property
+    def has_value(self) -> bool: ...
+    @property
+    def value(self) -> bool | int | float | str | None: ...
+    @property
+    def tensor(self) -> TensorRecord | None: ...
+
+class Problem:
+    """Damage or a gap found while reading."""
+
+    @property
+    def file(self) -> pathlib.Path: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+    def __repr__(self) -> str: ...
+
+class WriterInfo:
+    """One folder of a run: who wrote it and how it ended."""
+
+    @property
+    def folder(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def event_count(self) -> int: ...
+
+class Reader:
+    """The journals of a run and its mapped tensors; see tenscope.open."""
+
+    def __init__(self, path: str | os.PathLike) -> None: ...
+    @property
+    def path(self) -> pathlib.Path: ...
+    @property
+    def run_json(self) -> str: ...
+    @property
+    def writers(self) -> list[WriterInfo]: ...
+    @property
+    def problems(self) -> list[Problem]: ...
+    def __len__(self) -> int: ...
+    def event(self, id: int) -> EventRecord: ...
+    def kind(self, id: int) -> str: ...
+    def name(self, id: int) -> str: ...
+    def step(self, id: int) -> int: ...
+    def call(self, id: int) -> int: ...
+    def writer(self, id: int) -> int: ...
+    def is_tensor(self, id: int) -> bool: ...
+    def find(
+        self,
+        name: str = "",
+        step: int | None = None,
+        call: int | None = None,
+        rank: int | None = None,
+        kind: str | None = None,
+    ) -> list[int]: ...
+    def names(self) -> list[str]: ...
+    def steps(self, name: str = "") -> list[int]: ...
+    def bytes(self, id: int) -> np.ndarray:
+        """A tensor's bytes, zero-copy and read-only."""
+
+def list_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
+    """All runs below a folder, oldest first."""
+
+def verify(run: str | os.PathLike) -> list[Problem]:
+    """Checks every checksum and fingerprint of a run; returns the problems."""
+
+def repair(run: str | os.PathLike) -> list[str]:
+    """Seals what a crash left open; returns what it did."""
+
+def fingerprint(tensor: object, /) -> bytes | None:
+    """
+    The 16 bytes that identify a tensor's content, or None for what has none.
+    """
+
+def spy(*args: Any, **keywords: Any) -> Any: ...
+def spy_listen(arg: int, /) -> None: ...
+
+class TensorValue:
+    """
+    A tensor as it was at a change: what it is, its statistics and, where kept, its bytes.
+    """
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def from_torch(self) -> bool: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def min(self) -> float: ...
+    @property
+    def max(self) -> float: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def std(self) -> float: ...
+    @property
+    def nan(self) -> int: ...
+    @property
+    def inf(self) -> int: ...
+    @property
+    def data(self) -> object:
+        """The bytes in C order, or None where only statistics were kept."""
+
+    def __repr__(self) -> str: ...
+
+class Change:
+    """One change of a watched expression."""
+
+    @property
+    def name(self) -> object: ...
+    @property
+    def old(self) -> object:
+        """The value before; None at first sight."""
+
+    @property
+    def new(self) -> object: ...
+    @property
+    def first(self) -> bool:
+        """Seen for the first time in this call."""
+
+    @property
+    def line(self) -> int:
+        """The line that made the change."""
+
+    @property
+    def next_line(self) -> int:
+        """The line about to run when it was seen."""
+
+    @property
+    def time_ns(self) -> int: ...
+    @property
+    def code(self) -> object: ...
+    @property
+    def call(self) -> int: ...
+    @property
+    def function(self) -> str: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def thread(self) -> int: ...
+    @property
+    def task(self) -> str: ...
+    def __repr__(self) -> str: ...
+
+class Changes:
+    """The changes of one call, in order: a sequence of Change."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, arg: int, /) -> Change: ...
+    @property
+    def call(self) -> int:
+        """How many calls came before, from 0."""
+
+    @property
+    def function(self) -> str: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def thread(self) -> int: ...
+    @property
+    def raised(self) -> bool:
+        """The call ended by an exception."""
+
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def left_out(self) -> int:
+        """Changes beyond max_changes."""
+
+    def __repr__(self) -> str: ...
+
+class Watcher:
+    def __init__(self) -> None: ...
+    def add(self, code: object, function: object | None = None) -> None:
+        """
+        Watches calls of this code object; only those of `function` where it is given.
+        """
+
+    def attach(self, arg: object, /) -> None:
+        """Watches a running frame of this thread from now on."""
+
+    def detach(self) -> None: ...
+    def close(self) -> None:
+        """Watches nothing any more; calls that run now are watched to their end."""
+
+    def publish(self, arg: dict, /) -> None:
+        """After each call attributes['changes'] is its Changes."""
+
+    @property
+    def calls(self) -> int: ...
+    @property
+    def last(self) -> object:
+        """The Changes of the call that ended last, or None."""
+
+def make_watcher(expressions: Iterable, options: dict) -> Watcher: ...
+def set_describe(arg0: Callable, arg1: str, /) -> None: ...
+def call_unwatched(arg0: Callable, /, *args) -> object:
+    """Calls the function with nothing watched on this thread."""
+
+def tracer_door() -> str: ...
+def digest(value: object | None) -> tuple:
+    """Two numbers that are equal for values of equal content."""
+
+def snapshot(value: object | None, max_tensor_bytes: int = 1024) -> object: ...
