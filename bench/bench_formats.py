@@ -59,7 +59,9 @@ def bench_writing(folder, array):
     )
     report(f"write .safetensors, {MEGABYTES} MB", ours, theirs, "safetensors")
     many = {f"layer.{i}.weight": tensor[i * 1024 : i * 1024 + 1024].clone() for i in range(1000)}
-    ours, theirs = in_turn(lambda: tenscope.save(f"{target}.pt", many), lambda: torch.save(many, f"{target}.pt"), remove)
+    ours, theirs = in_turn(
+        lambda: tenscope.save(f"{target}.pt", many), lambda: torch.save(many, f"{target}.pt"), remove
+    )
     report("write .pt, 1000 tensors of 4 KB", ours, theirs, "torch.save")
     packed = array[: 8 << 20].round(1)
     ours, theirs = in_turn(
@@ -116,7 +118,8 @@ def main():
     array = np.random.default_rng(0).standard_normal(MEGABYTES << 18, dtype=np.float32)
     with tempfile.TemporaryDirectory(prefix="tenscope_bench_") as name:
         folder = Path(name)
-        print(f"# formats: {os.uname().machine}, {os.cpu_count()} CPUs, numpy {np.__version__}, torch {torch.__version__}")
+        machine = f"{os.uname().machine}, {os.cpu_count()} CPUs"
+        print(f"# formats: {machine}, numpy {np.__version__}, torch {torch.__version__}")
         bench_writing(folder, array)
         bench_reading(folder, array)
 

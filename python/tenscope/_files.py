@@ -44,7 +44,7 @@ def load(
         raise UnsupportedError(f"{error} (load it with trust=True if you trust whoever wrote it)") from None
     except (Error, MemoryError):
         raise
-    except Exception as error:  # a well-formed tree that Python has no place for: a list as a key, text that is no UTF-8
+    except Exception as error:  # a tree that Python has no place for: a list as a key, text that is no UTF-8
         raise CorruptError(f"cannot read {os.path.splitext(name)[1]}: {error}: {name}") from error
 
 

@@ -16,7 +16,7 @@
 namespace tenscope {
 namespace {
 
-constexpr hsize_t kChunkBytes = 64 << 10;
+constexpr hsize_t kChunkBytes = 8 << 10;
 
 // An HDF5 handle, closed at its end.
 class Handle {
@@ -49,7 +49,7 @@ std::string last_error() {
         return 0;
       },
       &text);
-  return text;
+  return text.substr(0, text.find(", errno"));
 }
 
 Handle half_type() {
