@@ -189,8 +189,8 @@ class Checker {
 
   void look_at_output(EventId id, const Event& event, const TensorRecord& tensor) {
     const Stats& stats = tensor.stats;
-    if (limit("zero-output") && stats.zero == stats.count) {
-      if (static_cast<double>(++zero_calls_[event.root + event.name]) >= *limit("zero-output"))
+    if (stats.zero == stats.count) {
+      if (limit("zero-output") && static_cast<double>(++zero_calls_[event.root + event.name]) >= *limit("zero-output"))
         report("zero-output", place_of(id, event), 0,
                fmt::format("{} is all zero ({} elements)", event.name, stats.count));
     } else if (limit("constant-output") && stats.nan == 0 && stats.min == stats.max) {
