@@ -28,7 +28,7 @@ double amplification(Stage stage) {
     case Stage::Backward:
       return 100;
     default:
-      return 1000;
+      return 10000;
   }
 }
 
@@ -68,7 +68,10 @@ double default_tolerance(DType dtype) noexcept { return unit_roundoff(dtype) * (
 
 bool NoiseJudge::is_noise(const PairError& error, DType dtype, const Trust& inputs, Stage stage, double floor) const {
   if (!error.is_comparable || error.has_other_finite) return false;
-  const double difference = error.relative(floor);
+  // An optimizer that divides by a gradient's size makes as much of a gradient that is all noise as of any other: some
+  // elements may be far off, the tensor as a whole is not.
+  const bool is_by_whole = stage == Stage::Optimizer && inputs.noise > 0;
+  const double difference = is_by_whole ? std::min(error.relative(floor), error.rel_l2) : error.relative(floor);
   const double inherited = inputs.noise * amplification(stage);
   if (tolerance_) return difference <= std::max(*tolerance_, inherited);
   const DTypeKind kind = kind_of(dtype);
