@@ -10,7 +10,7 @@ import weakref
 
 import numpy as np
 import pytest
-from tenscope._watch import parse, watch, watching
+from tenscope._watch import make_watcher, parse, watch, watching
 
 
 def seen(function, *names):
@@ -538,3 +538,35 @@ def test_parsed():
             ("item", slice(1, None, None)),
         ),
     )
+
+
+def test_inner_interface_of_other_probes():
+    class Layer:
+        def forward(self, x):
+            y = x + 1
+            y = y * 2
+            return y
+
+    wanted, other = Layer(), Layer()
+    asked, seen = [], []
+
+    def on_enter(code, instance):
+        asked.append(code.co_name)
+        return "layer" if instance is wanted else None
+
+    watcher = make_watcher(
+        ["x", "y", "self"], on_enter=on_enter, on_value=lambda *what: seen.append(what), keep=False, record=False
+    )
+    watcher.add(Layer.forward.__code__)
+    assert (wanted.forward(1), other.forward(5)) == (4, 12)
+    first = Layer.forward.__code__.co_firstlineno
+    assert asked == ["forward", "forward"]
+    assert [(tag, name, value, line - first) for tag, name, value, line, _ in seen] == [
+        ("layer", "x", 1, 0),
+        ("layer", "self", wanted, 0),
+        ("layer", "y", 2, 1),
+        ("layer", "y", 4, 2),
+    ]
+    watcher.close()
+    wanted.forward(1)
+    assert len(asked) == 2 and len(seen) == 4

@@ -264,6 +264,14 @@ long long version_of(PyObject* tensor) {
   return number;
 }
 
+// Reading a tensor of another device copies it to the host and waits for the device: never at every line.
+bool is_on_device(PyObject* tensor) {
+  static PyObject* name = PyUnicode_InternFromString("is_cpu");
+  const Ref is_cpu = Ref::steal(PyObject_GetAttr(tensor, name));
+  PyErr_Clear();
+  return is_cpu.get() == Py_False;
+}
+
 }  // namespace
 
 TypeClass class_of(PyObject* object) {
@@ -316,7 +324,7 @@ bool Known::update_scalar(PyObject* value) {
 bool Known::update_digest(PyObject* value, const Ladder& ladder) {
   const bool same_object = by_digest_ && id_ == value && type_ == Py_TYPE(value);
   const bool torch = class_of(value) == TypeClass::Torch;
-  const bool versioned = torch && ladder.trust == Trust::Versions;
+  const bool versioned = torch && (ladder.trust == Trust::Versions || is_on_device(value));
   if (versioned) {
     const long long version = version_of(value);
     if (same_object && weak_ && refers_to(weak_, value) && version >= 0 && version == version_) return false;

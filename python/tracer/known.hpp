@@ -25,7 +25,7 @@ namespace tenscope::python {
 enum class Opaque : std::uint8_t { Identity, Repr };
 
 enum class Trust : std::uint8_t {
-  Nothing,   // code ran that can have written anywhere
+  Nothing,   // code ran that can have written anywhere (of tensors on another device the version is believed anyhow)
   Versions,  // torch's version counter is believed: writes through .data, NumPy views and some kernels go unseen
 };
 
