@@ -91,7 +91,8 @@ torch.save(seen, "seen.pt")
 
 @pytest.mark.parametrize(("model", "optimizer"), [("resnet", "torch"), ("gpt", "plain"), ("resnet", "data")])
 def test_training_script_is_seen_as_it_sees_itself(tmp_path, model, optimizer):
-    tenscope_run(tmp_path, script(tmp_path, OBSERVED), model, optimizer)
+    path = script(tmp_path, OBSERVED)
+    tenscope_run(tmp_path, path, model, optimizer)
     seen = torch.load(tmp_path / "seen.pt")
     run = recording(tmp_path)
     recorded = [
@@ -113,24 +114,17 @@ def test_training_script_is_seen_as_it_sees_itself(tmp_path, model, optimizer):
     initial = [e for e in run.events(kind="value") if e.phase == "init"]
     assert initial and {e.io for e in initial} == {"param", "buffer"} and {e.step for e in initial} == {0}
     assert {e.root for e in recorded} == {"ResNet#0" if model == "resnet" else "GPT#0"}
+    if optimizer == "torch":
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        subprocess.run([sys.executable, path, model, optimizer], cwd=tmp_path, check=True, env=env)
+        for (where, io, a), (_, _, b) in zip(seen, torch.load(tmp_path / "seen.pt"), strict=True):
+            assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True)), ("not recorded it differs", where, io)
     if model == "resnet":
         changed = [e for e in run.events("stem.1.*") if e.io == "buffer" and e.phase == "forward"]
         assert [(e.name.rpartition(".")[2], e.call) for e in changed[:6]] == [
             ("running_mean", 0), ("running_var", 0), ("num_batches_tracked", 0),
             ("running_mean", 1), ("running_var", 1), ("num_batches_tracked", 1),
         ]  # fmt: skip
-
-
-def test_same_bits_with_and_without(tmp_path):
-    path = script(tmp_path, OBSERVED)
-    tenscope_run(tmp_path, path, "resnet", "torch")
-    traced = torch.load(tmp_path / "seen.pt")
-    subprocess.run(
-        [sys.executable, path, "resnet", "torch"], cwd=tmp_path, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    plain = torch.load(tmp_path / "seen.pt")
-    for (where, io, a), (_, _, b) in zip(traced, plain, strict=True):
-        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True)), (where, io)
 
 
 INFERENCE = """
@@ -352,6 +346,27 @@ for _ in range(2):
     once += [("weight", "optimizer"), ("bias", "optimizer")]
     steps = [(name, phase, step) for step in (0, 1) for name, phase in once]
     assert values == [("weight", "init", 0), ("bias", "init", 0), *steps]
+
+
+def test_scripted_and_compiled_models_run_and_are_said_not_to_be_seen(tmp_path):
+    text = """
+import torch
+from torch import nn
+scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+scripted(torch.ones(1, 2))
+compiled = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), backend="eager", fullgraph=True)
+optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
+compiled(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+"""
+    done = tenscope_run(tmp_path, script(tmp_path, text))
+    assert done.stderr == ""
+    run = recording(tmp_path)
+    assert {e.root for e in run.events("output")} == {"RecursiveScriptModule#0", "OptimizedModule#0"}
+    notes = [e for e in run.events(kind="note") if e.name == "not_seen"]
+    assert any("torch.compile" in e.meta["reason"] and e.root == "OptimizedModule#0" for e in notes)
+    assert any(e.meta.get("modules") == ["0", "1"] and e.root == "RecursiveScriptModule#0" for e in notes)
+    assert len([e for e in run.events() if e.io == "grad"]) == 2
 
 
 def test_environment_reaches_torch_first_and_run_json_is_there(tmp_path):

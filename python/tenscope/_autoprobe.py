@@ -153,7 +153,7 @@ class AutoProbe(Probe):
     def discover(self, module, stack) -> ModuleInfo | None:
         if stack:
             return self.registry.add_inside(stack[-1].info, module)
-        if torch.utils.data.get_worker_info() is not None or isinstance(module, torch.jit.ScriptModule):
+        if torch.utils.data.get_worker_info() is not None:
             return None
         return self.registry.add_root(module)
 

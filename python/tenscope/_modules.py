@@ -44,7 +44,8 @@ def unwrapped_paths(root: nn.Module, path: str = "") -> Iterator[tuple[str, nn.M
 @functools.lru_cache(maxsize=1024)
 def forward_site(cls: type) -> str:
     """Where a module class' forward begins, file:line; nothing for torch's own."""
-    code = getattr(inspect.unwrap(cls.forward), "__code__", None)
+    forward = getattr(cls, "forward", None)
+    code = getattr(inspect.unwrap(forward), "__code__", None) if callable(forward) else None
     if code is None or cls.__module__.startswith("torch."):
         return ""
     path = os.path.relpath(code.co_filename)
@@ -74,7 +75,7 @@ class ModuleInfo:
         self.prefix = f"{path}." if path else ""
         self.cls = type(module).__name__
         self.root = root
-        self.callable = type(module).forward is not nn.Module.forward  # a ModuleList is not
+        self.callable = getattr(type(module), "forward", None) is not nn.Module.forward  # a ModuleList is not
         self.site = forward_site(type(module))
         self.wanted = wanted
         self.aliases: list[str] = []
