@@ -10,4 +10,5 @@ NB_MODULE(_core, m) {
   init_probe(m);
   init_tracer(m);
   init_rundiff(m);
+  init_compare(m);
 }

@@ -1,5 +1,6 @@
 """The flight recorder and debugger for tensors."""
 
+from tenscope._compare import Diff, compare, diff
 from tenscope._core import disable, enable, record, step
 from tenscope._errors import (
     CorruptError,
@@ -37,6 +38,7 @@ __all__ = [
     "VersionError",
     "check_sync",
     "close",
+    "compare",
     "context",
     "current",
     "diff",

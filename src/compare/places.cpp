@@ -16,11 +16,11 @@ std::string range_text(const Range& range) {
                                          : fmt::format("{}:{}", range.first, range.second);
 }
 
-// "3", "64:128", "3 and 7", "1, 5 and 8:10", "40 of 64 between 3 and 60"
+// "3", "64:128", "3 and 7", "1, 5 and 8:10", "3:60 (40 of them)"
 std::string list_text(const AxisPlaces& axis) {
   constexpr std::size_t kMaxListed = 6;
   if (axis.is_truncated || axis.ranges.size() > kMaxListed) {
-    return fmt::format("{} of {}, the first {}", axis.indices, axis.size, axis.ranges.front().first);
+    return fmt::format("{} ({} of them)", range_text({axis.ranges.front().first, axis.end}), axis.indices);
   }
   std::string text;
   for (std::size_t i = 0; i < axis.ranges.size(); ++i) {
@@ -30,9 +30,11 @@ std::string list_text(const AxisPlaces& axis) {
   return text;
 }
 
+// One axis of "[:, 64:128]"; many ranges as the one that spans them.
 std::string slice_text(const AxisPlaces& axis) {
+  constexpr std::size_t kMaxListed = 3;
   if (is_full(axis)) return ":";
-  if (axis.is_truncated) return fmt::format("{} of {}", axis.indices, axis.size);
+  if (axis.ranges.size() > kMaxListed) return range_text({axis.ranges.front().first, axis.end});
   if (axis.ranges.size() == 1) return range_text(axis.ranges[0]);
   std::string text = "{";
   for (std::size_t i = 0; i < axis.ranges.size(); ++i) text += (i > 0 ? ", " : "") + range_text(axis.ranges[i]);
@@ -57,6 +59,7 @@ std::vector<AxisPlaces> find_places(const std::vector<kernels::AxisMismatches>& 
       else
         ranges.emplace_back(low, high + 1);
     }
+    if (!ranges.empty()) found.end = ranges.back().second;
     found.is_truncated = ranges.size() > AxisPlaces::kMaxRanges;
     if (found.is_truncated) ranges.resize(AxisPlaces::kMaxRanges);
     found.ranges = std::move(ranges);

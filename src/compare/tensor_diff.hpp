@@ -45,6 +45,7 @@ struct AxisPlaces {
   std::int64_t size = 0;
   std::int64_t indices = 0;  // how many indices have mismatches (an upper bound on an axis beyond 4096)
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  std::int64_t end = 0;  // one past the last such index
   bool is_truncated = false;
 };
 
