@@ -1,6 +1,6 @@
 """The flight recorder and debugger for tensors."""
 
-from tenscope._compare import Diff, compare, diff
+from tenscope._compare import ValueDiff, compare, diff
 from tenscope._core import disable, enable, record, step
 from tenscope._errors import (
     CorruptError,
@@ -15,7 +15,7 @@ from tenscope._errors import (
 from tenscope._files import load, save
 from tenscope._reader import Event, Recording, Stats, open
 from tenscope._run import Run, close, current, init
-from tenscope._rundiff import Diff, diff
+from tenscope._rundiff import Diff
 from tenscope._spy import context, spy
 from tenscope._tensor import Tensor
 from tenscope._tree import tree
@@ -35,6 +35,7 @@ __all__ = [
     "Tensor",
     "UnsupportedError",
     "UsageError",
+    "ValueDiff",
     "VersionError",
     "check_sync",
     "close",

@@ -14,10 +14,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tenscope import _core
+from tenscope import _core, _rundiff
 from tenscope._errors import NotFoundError, UsageError
+from tenscope._reader import Recording
+from tenscope._run import Run
+from tenscope._rundiff import Diff
 
-__all__ = ["Diff", "compare", "diff"]
+__all__ = ["ValueDiff", "compare", "diff"]
 
 _NUMBERS = (bool, int, float, complex)
 _MAX_DEPTH = 200
@@ -43,29 +46,28 @@ def diff(
     *,
     ulp: int | None = None,
     equal_nan: bool = False,
-    **options: Any,
-) -> Any:
+    **run_options: Any,
+) -> ValueDiff | Diff:
     """How ``a`` differs from the reference ``b``: tensors, nests of them, files, folders of files, or two runs.
 
     Without tolerances the dtypes' defaults hold (docs/compare.md). The result prints as a report and is falsy where the
-    two agree. Further options are for the comparison of two runs.
+    two agree. Two runs (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``,
+    ``strict`` and ``top``, and give a ``tenscope.Diff``.
     """
-    if _is_path(a) and _is_path(b) and (_is_run(a) or _is_run(b)):
-        try:
-            from tenscope import _rundiff
-        except ImportError as error:
-            raise UsageError(f"comparing two runs is not part of this build: {a} and {b}") from error
-        return _rundiff.diff(a, b, atol=atol, rtol=rtol, ulp=ulp, equal_nan=equal_nan, **options)
-    if options:
-        raise TypeError(f"diff() got unexpected options: {', '.join(sorted(options))}")
+    if _is_run(a) or _is_run(b):
+        if (atol, rtol, ulp, equal_nan) != (None, None, None, False):
+            raise UsageError("two runs are compared by tolerance=, not by atol, rtol, ulp or equal_nan")
+        return _rundiff.diff(a, b, **run_options)
+    if run_options:
+        raise TypeError(f"diff() got options that only two runs take: {', '.join(sorted(run_options))}")
     _check_tolerances(atol or 0.0, rtol or 0.0)
     tolerances = (atol, rtol, ulp, bool(equal_nan))
     if _is_path(a) and _is_path(b):
-        return Diff(_core.diff_paths(os.fspath(a), os.fspath(b), *tolerances))
-    return Diff(_core.diff_sides(_side(a), _side(b), *tolerances))
+        return ValueDiff(_core.diff_paths(os.fspath(a), os.fspath(b), *tolerances))
+    return ValueDiff(_core.diff_sides(_side(a), _side(b), *tolerances))
 
 
-class Diff:
+class ValueDiff:
     """How two things differ. Falsy where they agree; prints as a report; of two tensors, every measure is an attribute."""
 
     def __init__(self, native: _core.ValueDiff):
@@ -106,7 +108,7 @@ class Diff:
                 return tensor[name]
         if name in data:
             return data[name]
-        raise AttributeError(f"this Diff has no measure {name!r}")
+        raise AttributeError(f"this comparison has no measure {name!r}")
 
     def __dir__(self) -> list[str]:
         measures = self.entries[0]["tensor"] if self._native.is_single_tensor else self.to_dict()
@@ -139,6 +141,8 @@ def _is_path(x: Any) -> bool:
 
 
 def _is_run(x: Any) -> bool:
+    if not _is_path(x):
+        return isinstance(x, (Recording, Run))
     folder = Path(x)
     return folder.is_dir() and ((folder / "run.json").exists() or any(folder.glob("*/run.json")))
 
