@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "kernels/axis_counter.hpp"
+#include "kernels/compare_bins.hpp"
 #include "kernels/element.hpp"
 #include "kernels/element_reader.hpp"
 #include "kernels/parallel.hpp"
@@ -154,6 +155,10 @@ class PairReader {
     table_.ulps[index(a_dtype_)](block.a_bytes, block.b_bytes, block.count, out);
   }
 
+  std::uint64_t bin_ulps(const PairBlock& block, std::uint16_t* bins) const {
+    return table_.bin_ulps[index(a_dtype_)](block.a_bytes, block.b_bytes, block.count, bins);
+  }
+
   bool has_wide() const { return has_wide_; }
 
  private:
@@ -186,38 +191,6 @@ bool is_close(const PairReader& reader, PairBlock& block, const CompareOptions& 
   return true;
 }
 
-// The decade of an error above 0: floor(log10(error)), from the exponent of 2 and one comparison.
-int error_bin(double error) {
-  struct Decades {
-    std::array<std::int16_t, 2048> floor{};
-    std::array<double, 700> power{};
-    Decades() {
-      for (int e = 0; e < 2048; ++e)
-        floor[static_cast<std::size_t>(e)] =
-            static_cast<std::int16_t>(std::floor(static_cast<double>(e - 1023) * 0.30102999566398120));
-      for (int p = 0; p < 700; ++p) power[static_cast<std::size_t>(p)] = std::pow(10.0, p - 350);
-    }
-  };
-  static const Decades decades;
-  const auto exponent = static_cast<std::size_t>(std::bit_cast<std::uint64_t>(error) >> 52);
-  int decade = decades.floor[exponent];
-  decade += error >= decades.power[static_cast<std::size_t>(decade + 1 + 350)];
-  return std::clamp(decade - kErrorBinBase, 0, kErrorBins - 1);
-}
-
-int ulp_bin(std::uint64_t ulps) {
-  if (ulps < 16) return static_cast<int>(ulps);
-  const int exponent = 63 - std::countl_zero(ulps);
-  return 16 + (exponent - 4) * 8 + static_cast<int>((ulps >> (exponent - 3)) & 7);
-}
-
-std::uint64_t ulp_bin_top(int bin) {
-  if (bin < 16) return static_cast<std::uint64_t>(bin);
-  const int exponent = (bin - 16) / 8 + 4;
-  const auto step = static_cast<std::uint64_t>((bin - 16) % 8 + 9);
-  return exponent == 63 && step == 16 ? std::numeric_limits<std::uint64_t>::max() : (step << (exponent - 3)) - 1;
-}
-
 struct ChunkSums {
   double error = 0, relative = 0, aa = 0, bb = 0, ab = 0, squared = 0;
 };
@@ -231,27 +204,40 @@ struct Worker {
   std::int64_t relative_count = 0;
   double worst_error = 0;
   AxisCounter axes;
-  std::array<std::array<std::int64_t, kErrorBins>, kCopies> errors{};
+  std::array<std::array<std::int64_t, kErrorBinsWithZero>, kCopies> errors{};
   std::array<std::array<std::int64_t, kUlpBins>, kCopies> ulps{};
 
   explicit Worker(std::span<const std::int64_t> shape) : axes(shape) { found.bit_equal = true; }
 };
 
-void count_errors(const PairReader& reader, Worker& worker, bool all_finite, const std::uint64_t* ulps) {
+// Of a block with no infinity and no NaN: both histograms, from bins found by the vector unit.
+void count_finite_errors(const PairReader& reader, Worker& worker) {
+  constexpr std::int64_t kCopies = Worker::kCopies;
   const PairBlock& block = worker.block;
-  const bool has_ulps = reader.has_ulps();
+  alignas(64) std::uint16_t bins[kCompareBlock];
+  const auto count = [&](auto& histograms) {
+    std::int64_t i = 0;
+    for (; i + kCopies <= block.count; i += kCopies) {
+      for (std::int64_t k = 0; k < kCopies; ++k) ++histograms[static_cast<std::size_t>(k)][bins[i + k]];
+    }
+    for (; i < block.count; ++i) ++histograms[0][bins[i]];
+  };
+  reader.table().bin_errors(block.error, block.count, bins);
+  count(worker.errors);
+  if (!reader.has_ulps()) return;
+  worker.found.max_ulps = std::max(worker.found.max_ulps, reader.bin_ulps(block, bins));
+  count(worker.ulps);
+}
+
+void count_errors(const PairReader& reader, Worker& worker, const std::uint64_t* ulps) {
+  const PairBlock& block = worker.block;
   for (std::int64_t i = 0; i < block.count; ++i) {
     const double error = block.error[i];
-    if (!all_finite && !(std::isfinite(error) && std::isfinite(block.a[i]) && std::isfinite(block.b[i]))) continue;
-    const std::size_t copy = static_cast<std::size_t>(i) % Worker::kCopies;
-    if (error == 0)
-      ++worker.found.zero_error;
-    else
-      ++worker.errors[copy][static_cast<std::size_t>(error_bin(error))];
-    if (has_ulps) {
-      worker.found.max_ulps = std::max(worker.found.max_ulps, ulps[i]);
-      ++worker.ulps[copy][static_cast<std::size_t>(ulp_bin(ulps[i]))];
-    }
+    if (!(std::isfinite(error) && std::isfinite(block.a[i]) && std::isfinite(block.b[i]))) continue;
+    ++worker.errors[0][static_cast<std::size_t>(error_bin(error))];
+    if (!reader.has_ulps()) continue;
+    worker.found.max_ulps = std::max(worker.found.max_ulps, ulps[i]);
+    ++worker.ulps[0][static_cast<std::size_t>(ulp_bin(ulps[i]))];
   }
 }
 
@@ -311,8 +297,11 @@ void add_block(const PairReader& reader, const CompareOptions& options, Worker& 
     return;
   }
   alignas(64) std::uint64_t ulps[kCompareBlock];
-  if (reader.has_ulps()) reader.ulps(block, ulps);
-  count_errors(reader, worker, all_finite, ulps);
+  if (reader.has_ulps() && (!all_finite || options.ulps)) reader.ulps(block, ulps);
+  if (all_finite)
+    count_finite_errors(reader, worker);
+  else
+    count_errors(reader, worker, ulps);
   if (measured.outside != 0 || !all_finite) count_mismatches(reader, options, worker, begin, all_finite, ulps);
   if (measured.max_error > worker.worst_error ||
       (measured.max_error == worker.worst_error && worker.worst_error > 0 && begin < found.worst_index)) {
@@ -350,7 +339,8 @@ void merge(ElementDiff& total, double& worst_error, std::int64_t& relative_count
   total.zero_error += part.zero_error;
   relative_count += worker.relative_count;
   for (const auto& copy : worker.errors) {
-    for (std::size_t i = 0; i < copy.size(); ++i) total.error_histogram[i] += copy[i];
+    for (std::size_t i = 0; i < kErrorBins; ++i) total.error_histogram[i] += copy[i];
+    total.zero_error += copy[kErrorBins];
   }
   for (const auto& copy : worker.ulps) {
     for (std::size_t i = 0; i < copy.size(); ++i) total.ulp_histogram[i] += copy[i];

@@ -39,7 +39,7 @@ inline constexpr std::int64_t kMaxAxisBins = 4096;
 inline constexpr int kErrorBins =
     64;  // decades: bin i holds errors in [10^(i + kErrorBinBase), 10^(i + 1 + kErrorBinBase))
 inline constexpr int kErrorBinBase = -40;
-inline constexpr int kUlpBins = 512;  // exact up to 15, then eight bins to each doubling
+inline constexpr int kUlpBins = 520;  // exact up to 15, then eight bins to each doubling
 
 // Every measure of how two tensors of one shape differ. Errors are over the pairs that are finite on both sides,
 // relative ones |a - b| / |b| over those of them with b != 0. NaN where there is no such pair.

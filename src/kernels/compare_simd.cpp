@@ -12,6 +12,7 @@
 //
 #include <hwy/highway.h>
 
+#include "kernels/compare_bins.hpp"
 #include "kernels/element.hpp"
 #include "kernels/simd_target.hpp"
 #include "kernels/widen-inl.h"
@@ -209,6 +210,40 @@ void ulps(const std::byte* a, const std::byte* b, std::int64_t count, std::uint6
   }
 }
 
+template <class Bits>
+std::uint64_t bin_ulps(const std::byte* a, const std::byte* b, std::int64_t count, std::uint16_t* bins) {
+  if constexpr (sizeof(Bits) == 8) {
+    alignas(64) std::uint64_t distance[kCompareBlock];
+    ulps<Bits>(a, b, count, distance);
+    std::uint64_t largest = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      largest = distance[i] > largest ? distance[i] : largest;
+      bins[i] = static_cast<std::uint16_t>(ulp_bin(distance[i]));
+    }
+    return largest;
+  } else {
+    constexpr std::uint32_t kMagnitude = (1U << (8 * sizeof(Bits) - 1)) - 1;
+    const auto ordered = [](std::uint32_t x) -> std::int32_t {
+      const auto magnitude = static_cast<std::int32_t>(x & kMagnitude);
+      return (x & (kMagnitude + 1)) != 0 ? -magnitude : magnitude;
+    };
+    std::uint32_t largest = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int32_t x = ordered(load<Bits>(a + i * static_cast<std::int64_t>(sizeof(Bits))));
+      const std::int32_t y = ordered(load<Bits>(b + i * static_cast<std::int64_t>(sizeof(Bits))));
+      const auto u = static_cast<std::uint32_t>(x), v = static_cast<std::uint32_t>(y);
+      const std::uint32_t distance = x > y ? u - v : v - u;
+      largest = distance > largest ? distance : largest;
+      bins[i] = static_cast<std::uint16_t>(ulp_bin(distance));
+    }
+    return largest;
+  }
+}
+
+void bin_errors(const double* error, std::int64_t count, std::uint16_t* bins) {
+  for (std::int64_t i = 0; i < count; ++i) bins[i] = static_cast<std::uint16_t>(error_bin(error[i]));
+}
+
 const CompareTable* get_compare_table() {
   static constexpr CompareTable kTable = [] {
     CompareTable table{};
@@ -231,6 +266,10 @@ const CompareTable* get_compare_table() {
                              : sizeof(T) == 4 ? &ulps<std::uint32_t>
                              : sizeof(T) == 2 ? &ulps<std::uint16_t>
                                               : &ulps<std::uint8_t>;
+            table.bin_ulps[at] = sizeof(T) == 8   ? &bin_ulps<std::uint64_t>
+                                 : sizeof(T) == 4 ? &bin_ulps<std::uint32_t>
+                                 : sizeof(T) == 2 ? &bin_ulps<std::uint16_t>
+                                                  : &bin_ulps<std::uint8_t>;
           }
         }
       });
@@ -241,6 +280,7 @@ const CompareTable* get_compare_table() {
     table.absolute_error = &absolute_error;
     table.measure = &measure;
     table.mark_outside = &mark_outside;
+    table.bin_errors = &bin_errors;
     return table;
   }();
   return &kTable;
