@@ -63,7 +63,7 @@ def arm(folder: Path, options: Options) -> None:
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{_SITE}{os.pathsep}{inherited}" if inherited else _SITE
     _arm(folder, options)
-    atexit.register(_say_if_nothing_was_seen, folder, os.getpid())
+    atexit.register(_end, folder, os.getpid())
 
 
 def arm_child() -> None:
@@ -80,13 +80,17 @@ def _arm(folder: Path, options: Options) -> None:
     WhenImported("torch", torch_is_there).install()
 
 
-def _say_if_nothing_was_seen(folder: Path, pid: int) -> None:
-    if os.getpid() != pid or folder.exists():
+def _end(folder: Path, pid: int) -> None:
+    """Says where the recording is, on a terminal, and in the run that nothing was seen, where that is so."""
+    if os.getpid() != pid:
         return
-    from ._run import Run
+    if not folder.exists():
+        from ._run import Run
 
-    with Run(folder.parent, name=folder.name, rank=0, world_size=1) as run:
-        run.record("not_seen", kind="note", meta={"reason": "no torch module was called"})
+        with Run(folder.parent, name=folder.name, rank=0, world_size=1) as run:
+            run.record("not_seen", kind="note", meta={"reason": "no torch module was called"})
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(f"tenscope: recorded into {os.path.relpath(folder)}", file=sys.stderr)
 
 
 def strip_own_frames(error: BaseException) -> None:
