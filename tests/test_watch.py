@@ -570,3 +570,31 @@ def test_inner_interface_of_other_probes():
     watcher.close()
     wanted.forward(1)
     assert len(asked) == 2 and len(seen) == 4
+
+
+def test_functions_that_share_code():
+    def make(k):
+        @watch("v")
+        def inner(v):
+            v += k
+            return v
+
+        return inner
+
+    functions = [make(k) for k in (1, 2, 3)]
+    assert [f(10) for f in functions] == [11, 12, 13]
+    assert [values(f, "v") for f in functions] == [[10, 11], [10, 12], [10, 13]]
+
+
+def test_stacked():
+    seen = []
+
+    @watch("a", hook=lambda c: seen.append(c.name))
+    @watch("b", hook=lambda c: seen.append(c.name))
+    def f():
+        a = 1
+        b = a
+        return b
+
+    f()
+    assert sorted(seen) == ["a", "b"]

@@ -15,6 +15,15 @@ PyObject* ts_frame_function(ts_frame* frame) {
   (void)frame;
   return NULL;
 }
+int ts_has_closure_of(ts_frame* frame, PyObject* function) {
+  PyObject* closure = PyFunction_GET_CLOSURE(function);
+  PyCodeObject* code = FRAME(frame)->f_code;
+  PyObject** cells = FRAME(frame)->f_localsplus + code->co_nlocals + PyTuple_GET_SIZE(code->co_cellvars);
+  for (Py_ssize_t i = 0; closure != NULL && i < PyTuple_GET_SIZE(closure); i++) {
+    if (PyTuple_GET_ITEM(closure, i) != cells[i]) return 0;
+  }
+  return 1;
+}
 PyObject** ts_frame_slots(ts_frame* frame) { return FRAME(frame)->f_localsplus; }
 PyObject* ts_frame_generator(ts_frame* frame) { return FRAME(frame)->f_gen; }
 int ts_frame_line(ts_frame* frame) { return PyFrame_GetLineNumber(FRAME(frame)); }
@@ -49,6 +58,7 @@ const char* ts_code_qualname(PyCodeObject* code) {
 #define FRAME(f) ((_PyInterpreterFrame*)(f))
 
 ts_frame* ts_frame_of(PyFrameObject* frame) { return (ts_frame*)frame->f_frame; }
+int ts_has_closure_of(ts_frame* frame, PyObject* function) { return ts_frame_function(frame) == function; }
 PyObject** ts_frame_slots(ts_frame* frame) { return FRAME(frame)->localsplus; }
 int ts_frame_line(ts_frame* frame) {
   PyCodeObject* code = ts_frame_code(frame);

@@ -17,7 +17,8 @@ ts_frame* ts_frame_of(PyFrameObject* frame);
 ts_frame* ts_previous_frame(ts_frame* frame);
 
 PyCodeObject* ts_frame_code(ts_frame* frame);
-PyObject* ts_frame_function(ts_frame* frame);   // NULL where the version does not tell (3.10)
+PyObject* ts_frame_function(ts_frame* frame);                // NULL where the version does not tell (3.10)
+int ts_has_closure_of(ts_frame* frame, PyObject* function);  // the same cells: where the function itself is not told
 PyObject** ts_frame_slots(ts_frame* frame);     // locals, cells, free variables; the address stays the same
 PyObject* ts_frame_namespace(ts_frame* frame);  // of a module's or class body's frame, else NULL
 PyObject* ts_frame_globals(ts_frame* frame);

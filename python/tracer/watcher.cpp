@@ -265,10 +265,13 @@ int frames_between(ts_frame* frame, ts_frame* home, int limit) {
   return count;
 }
 
-bool matches(const CodeInfo::Entry& entry, ts_frame* frame) {
-  if (entry.frame && entry.frame != frame) return false;
-  PyObject* function = ts_frame_function(frame);
-  return !entry.function || !function || entry.function == function;
+// The function whose frame it is. 3.10 does not tell: there it is the newest watched one with the frame's closure.
+PyObject* running_function(ts_frame* frame, const std::vector<CodeInfo::Entry>& entries) {
+  if (PyObject* function = ts_frame_function(frame)) return function;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (entry->function && ts_has_closure_of(frame, entry->function)) return entry->function;
+  }
+  return nullptr;
 }
 
 std::unique_ptr<Frame> new_frame(ts_frame* frame, PyCodeObject* code, CodeInfo* info) {
@@ -282,9 +285,9 @@ std::unique_ptr<Frame> new_frame(ts_frame* frame, PyCodeObject* code, CodeInfo* 
 
 void collect_looks(Thread& thread, Frame& frame, PyCodeObject* code) {
   const std::vector<CodeInfo::Entry> entries = frame.info->entries;  // a copy: on_enter may change them
+  PyObject* function = running_function(frame.frame, entries);
   for (const CodeInfo::Entry& entry : entries) {
-    if (!matches(entry, frame.frame)) continue;
-    if (!ts_frame_function(frame.frame) && entry.function && &entry != &entries.back()) continue;
+    if ((entry.frame && entry.frame != frame.frame) || (entry.function && entry.function != function)) continue;
     if (auto session = new_session(entry.watcher, frame.frame, code)) {
       frame.looks.push_back({session, find_slots(*entry.watcher, code), true});
     }
