@@ -95,7 +95,7 @@ def models(draw):
 
 
 folders = (f"pair{i}" for i in itertools.count())
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def play_both(tmp_path, a, b):

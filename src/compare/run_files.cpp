@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <limits>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "compare/measure.hpp"
@@ -125,10 +127,19 @@ bool is_run_folder(const fs::path& path) {
 }  // namespace compare
 
 RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
-  const Reader reader_a(a), reader_b(b);
-  compare::Interner interner;
+  // The second run is read by another thread, with an interner of its own.
+  compare::Interner interner, interner_b;
+  std::optional<Reader> opened_b;
+  compare::Timeline timeline_b;
+  std::future<void> reading_b = std::async(std::launch::async, [&] {
+    opened_b.emplace(b);
+    timeline_b = compare::read_timeline(*opened_b, interner_b);
+  });
+  const Reader reader_a(a);
   const compare::Timeline timeline_a = compare::read_timeline(reader_a, interner);
-  const compare::Timeline timeline_b = compare::read_timeline(reader_b, interner);
+  reading_b.get();
+  const Reader& reader_b = *opened_b;
+  compare::translate(timeline_b, interner_b, interner);
   FileComparer comparer(reader_a, reader_b);
   RunDiff diff = compare::diff_timelines(
       timeline_a, timeline_b, interner, [&](const Item& x, const Item& y) { return comparer.measure(x, y); },

@@ -108,6 +108,16 @@ Timeline read_timeline(const Reader& reader, Interner& interner) {
   return timeline;
 }
 
+void translate(Timeline& timeline, const Interner& from, Interner& into) {
+  std::vector<TextId> ids(from.size());
+  for (TextId id = 0; id < ids.size(); ++id) ids[id] = into.text(from.text(id));
+  for (Lane& lane : timeline.lanes)
+    for (Item& item : lane.items)
+      for (TextId* id :
+           {&item.name, &item.scope, &item.root, &item.cls, &item.site, &item.tail, &item.shape, &item.text})
+        *id = ids[*id];
+}
+
 std::string_view parent_path(std::string_view path) noexcept {
   const auto dot = path.rfind('.');
   return dot == std::string_view::npos ? std::string_view{} : path.substr(0, dot);

@@ -69,6 +69,9 @@ struct Timeline {
 
 Timeline read_timeline(const Reader& reader, Interner& interner);
 
+// Says a timeline's texts by the numbers of another interner.
+void translate(Timeline& timeline, const Interner& from, Interner& into);
+
 // The dotted path without its last part, and the last part.
 std::string_view parent_path(std::string_view path) noexcept;
 std::string_view last_part(std::string_view path) noexcept;
