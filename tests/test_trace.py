@@ -419,6 +419,24 @@ def test_bad_arguments():
         tenscope.trace(nn.Linear(1, 1), every=0)
 
 
+def test_modules_made_by_the_way_and_registered_later(run):
+    class Model(nn.Module):
+        def forward(self, x):
+            if hasattr(self, "late"):
+                x = self.late(x)
+            return nn.Softmax(dim=-1)(x)
+
+    model = Model()
+    with tenscope.trace(model) as traced:
+        for _ in range(5):
+            model(torch.ones(2))
+        model.late = nn.Linear(2, 2)
+        model(torch.ones(2))
+        assert len(traced._probe.registry.roots[0].infos) <= 4, "what is gone is forgotten"
+    enters = [(e.name, e.call) for e in events(run, kind="enter") if e.name]
+    assert enters == [("<Softmax>", i) for i in range(5)] + [("late", 0), ("<Softmax>", 5)]
+
+
 # spy and context
 
 

@@ -138,6 +138,7 @@ class Registry:
         self._paths = paths
         self._infos: dict[int, ModuleInfo] = {}
         self._alive: dict[int, weakref.ref] = {}
+        self._by_the_way: set[tuple[str, str]] = set()
         self.roots: list[Root] = []
         self.get = self._infos.get
 
@@ -145,7 +146,7 @@ class Registry:
         root = self._names.root(module)
         self._add(root, module)
         inside = {id(info.module()) for info in root.infos}
-        self.roots = [known for known in self.roots if id(known.module()) not in inside]
+        self.roots = [known for known in self.roots if known.module() is not None and id(known.module()) not in inside]
         self.roots.append(root)
         return self._infos[id(module)]
 
@@ -153,10 +154,12 @@ class Registry:
         """A module met for the first time inside a known root: registered since, or held by the way."""
         root = parent.root
         root_module = root.module()
-        if root_module is not None:
+        path = f"{parent.prefix}<{type(module).__name__}>"
+        if root_module is not None and (root.label, path) not in self._by_the_way:
             self._add(root, root_module)
-        if id(module) not in self._infos:
-            self._add(root, module, f"{parent.prefix}<{type(module).__name__}>")
+        if id(module) not in self._infos:  # made anew in each forward, perhaps: no more looking for its kind
+            self._by_the_way.add((root.label, path))
+            self._add(root, module, path)
         return self._infos[id(module)]
 
     def _add(self, root: Root, module: nn.Module, path: str = "") -> None:
@@ -174,7 +177,7 @@ class Registry:
             self._alive[id(found)] = weakref.ref(found, functools.partial(self._forget, id(found)))
             order[id(found)] = info
         kept = {id(info) for info in order.values()}
-        others = [info for info in root.infos if id(info) not in kept]
+        others = [info for info in root.infos if id(info) not in kept and info.module() is not None]
         root.infos = others + list(order.values()) if path else list(order.values()) + others
 
     def _forget(self, key: int, _) -> None:
