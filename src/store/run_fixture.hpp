@@ -22,8 +22,8 @@ class RunFixture {
  public:
   explicit RunFixture(
       std::string_view run_json = R"({"tenscope_format":1,"started_ns":1700000000000000000,"command":[]})") {
-    char name[] = "/tmp/tenscope-fixture-XXXXXX";
-    base_ = ::mkdtemp(name);
+    std::string name = (fs::temp_directory_path() / "tenscope-fixture-XXXXXX").string();
+    base_ = ::mkdtemp(name.data());
     fs::create_directories(writer());
     write(path() / "run.json", sealed_line(run_json.substr(0, run_json.size() - 1)));
     write(journal(), "");
