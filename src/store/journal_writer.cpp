@@ -47,8 +47,15 @@ char* put_hex(char* to, std::uint64_t value) noexcept {
 
 JournalWriter::JournalWriter(const std::filesystem::path& folder, Options options)
     : folder_(folder), options_(std::move(options)), next_chunk_(kFirstChunk) {
-  part_ = create(folder_ / "journal.jsonl");
-  extend(part_, 0, kFirstChunk);
+  const auto path = folder_ / "journal.jsonl";
+  part_ = create(path);
+  try {
+    extend(part_, 0, kFirstChunk);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);  // so that it can be tried again
+    throw;
+  }
 }
 
 JournalWriter::~JournalWriter() = default;

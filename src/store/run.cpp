@@ -9,9 +9,10 @@
 
 #include <array>
 #include <atomic>
-#include <cstdio>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "store/fork_guard.hpp"
@@ -31,9 +32,17 @@ using store::Writer;
 struct Process {
   const std::uint32_t generation = ForkGuard::generation();
   std::mutex mutex;
+  std::filesystem::path folder;
   std::unique_ptr<Writer> owner;
   std::atomic<Writer*> writer{nullptr};
+  std::optional<IoError> trouble;  // why it could not be opened, and when to try again
+  std::chrono::steady_clock::time_point retry_at;
 };
+
+Trouble trouble_of(const std::exception& error) noexcept {
+  const auto* io = dynamic_cast<const IoError*>(&error);
+  return io != nullptr ? io->trouble() : Trouble::OtherIo;
+}
 
 bool is_strict_by_environment() {
   const char* value = std::getenv("TENSCOPE_STRICT");
@@ -88,10 +97,15 @@ Run::Impl::Impl(const std::filesystem::path& base, RunOptions given) : options(s
     run_path = folder.run;
     first_writer_path = folder.writer;
     open_writer();
-  } catch (const IoError& error) {
-    if (options.strict) throw;
-    if (run_path.empty()) run_path = std::filesystem::absolute(base) / options.name;
-    warn(error.trouble(), fmt::format("recording is off: {}", error.what()));
+  } catch (const std::exception& error) {
+    const auto* mistake = dynamic_cast<const Error*>(&error);
+    if (options.strict || (mistake != nullptr && mistake->code() == ErrorCode::InvalidArgument)) throw;
+    if (first_writer_path.empty()) {
+      run_path = base / options.name;
+      own_process->trouble = IoError(trouble_of(error), error.what());
+      own_process->retry_at = std::chrono::steady_clock::time_point::max();
+    }
+    warn(trouble_of(error), fmt::format("recording is off: {}", error.what()));
   }
   own_process.release();
 }
@@ -115,13 +129,22 @@ Writer& Run::Impl::open_writer() {
   Process& current = current_process();
   std::lock_guard guard(current.mutex);
   if (current.owner) return *current.owner;
-  if (run_path.empty() || first_writer_path.empty()) {
-    throw IoError(Trouble::Vanished,
-                  fmt::format("cannot record: the run's folder could not be made: {}", run_path.string()));
+  const auto now = std::chrono::steady_clock::now();
+  if (current.trouble && now < current.retry_at) throw IoError(*current.trouble);
+  if (first_writer_path.empty()) {
+    throw IoError(Trouble::Vanished, fmt::format("cannot record: its folder was not made: {}", run_path.string()));
   }
-  const bool is_first = current.generation == first_generation;
-  const auto folder = is_first ? first_writer_path : store::make_child_folder(run_path, options.rank);
-  current.owner = std::make_unique<Writer>(folder, writer_options(), step);
+  try {
+    const bool is_first = current.generation == first_generation;
+    if (current.folder.empty()) {
+      current.folder = is_first ? first_writer_path : store::make_child_folder(run_path, options.rank);
+    }
+    current.owner = std::make_unique<Writer>(current.folder, writer_options(), step);
+  } catch (const IoError& error) {
+    current.trouble = error;
+    current.retry_at = now + std::chrono::seconds(1);
+    throw;
+  }
   current.writer.store(current.owner.get(), std::memory_order_release);
   return *current.owner;
 }
@@ -141,7 +164,13 @@ Writer::Options Run::Impl::writer_options() {
 
 void Run::Impl::warn(Trouble trouble, const std::string& message) {
   if (has_warned[static_cast<std::size_t>(trouble)].exchange(true)) return;
-  if (options.on_warning) return options.on_warning(message);
+  if (options.on_warning) {
+    try {
+      options.on_warning(message);
+    } catch (...) {  // must not reach the program
+    }
+    return;
+  }
   const auto line = fmt::format("tenscope: {}\n", message);
   [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, line.data(), line.size());
 }
@@ -149,10 +178,7 @@ void Run::Impl::warn(Trouble trouble, const std::string& message) {
 void Run::Impl::drop(Trouble trouble, const std::string& message) noexcept {
   ++dropped;
   if (Writer* open = existing_writer()) open->count_dropped(trouble);
-  try {
-    if (!options.strict) warn(trouble, message);
-  } catch (...) {  // a callback that throws must not reach the program
-  }
+  if (!options.strict) warn(trouble, message);
 }
 
 template <class Action>
@@ -189,8 +215,8 @@ void Run::Impl::close() {
   if (open == nullptr) return;
   try {
     open->close();
-  } catch (const IoError& error) {
-    warn(error.trouble(), fmt::format("the run was not closed in order: {}", error.what()));
+  } catch (const std::exception& error) {
+    warn(trouble_of(error), fmt::format("the run was not closed in order: {}", error.what()));
     if (options.strict) throw;
   }
 }
