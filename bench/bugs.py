@@ -2,9 +2,9 @@
 
     python bench/bugs.py [FOLDER] [--case ID]... [--keep DIR] [-v]
 
-FOLDER holds run.py, which runs `CASE ref|bug`, and cases.json, which says what is wrong where. Both variants of each case
-are recorded with `tenscope run` and compared with `tenscope diff --json`. A case is right when the module to blame, the
-step and the phase are those of cases.json and the tensor is its first event, or one that another observer sees first.
+FOLDER holds run.py, which runs `CASE ref|bug`, and cases.json, which says what is wrong where. Both variants of each
+case are recorded with `tenscope run` and compared with `tenscope diff --json`. A case is right when the module
+to blame, step and phase are those of cases.json and the tensor is its first event, or what others see first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def record(folder: Path, case: str, variant: str, out: Path) -> None:
 
 
 def compare(case: str, out: Path) -> tuple[int, dict]:
-    done = subprocess.run([TENSCOPE, "diff", "--json", out / case / "ref", out / case / "bug"], capture_output=True, text=True)
+    command = [TENSCOPE, "diff", "--json", out / case / "ref", out / case / "bug"]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError(f"cannot compare {case}:\n{done.stdout}{done.stderr}")
     return done.returncode, json.loads(done.stdout)
@@ -97,7 +98,8 @@ def said(case: dict, diff: dict) -> str:
     found = diff["first_divergence"]
     if found is None:
         return "no divergence"
-    return f"{found['module'] or '(model)'}: {found['io']} {found['name']}, step {found['step']}, call {found['call']}, {found['phase']}"
+    when = f"step {found['step']}, call {found['call']}, {found['phase']}"
+    return f"{found['module'] or '(model)'}: {found['io']} {found['name']}, {when}"
 
 
 def main() -> int:
@@ -132,7 +134,9 @@ def main() -> int:
             right += is_right
             false_alarms += case["expect"] in HARMLESS and not answers.get("harmless", False)
             wrong = ", ".join(name for name, answer in answers.items() if not answer)
-            print(f"{'right' if is_right else 'WRONG':6} {case['id']:28} {'' if is_right else 'not ' + wrong}".rstrip(), flush=True)
+            print(
+                f"{'right' if is_right else 'WRONG'}  {case['id']:28} {wrong and 'not ' + wrong}".rstrip(), flush=True
+            )
             if arguments.verbose or not is_right:
                 print(f"       {words}")
     print(f"{right} of {len(cases)} right ({100 * right / max(1, len(cases)):.0f} %), {false_alarms} false alarms")

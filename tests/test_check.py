@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import tenscope
 
 TENSCOPE = Path(sys.executable).parent / "tenscope"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import json
 import subprocess
@@ -12,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tenscope
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-import tenscope
 from tenscope import testing
 
 TENSCOPE = Path(sys.executable).parent / "tenscope"
@@ -157,7 +157,7 @@ def test_an_inserted_identity_is_said_and_harmless(tmp_path, model, data):
 @given(st.integers(2, 6), st.data())
 def test_an_identity_that_shifts_the_numbers_of_a_sequence(tmp_path, count, data):
     def sequence(modules):
-        return Module("", [Module(str(i), seed=m.seed, cls=m.cls, is_identity=m.is_identity) for i, m in enumerate(modules)])
+        return Module("", [dataclasses.replace(module, name=str(i)) for i, module in enumerate(modules)])
 
     layers = [Module("", seed=i + 1, cls="Linear") for i in range(count)]
     at = data.draw(st.integers(0, count))
@@ -202,7 +202,8 @@ def test_a_map_overrules(tmp_path):
 
 
 def test_a_skipped_module_blames_the_code_around_it(tmp_path):
-    model = Module("", [Module("block", [Module(n, seed=i, cls="Linear") for i, n in enumerate("abc", 1)], cls="Block")], cls="Net")
+    layers = [Module(name, seed=seed, cls="Linear") for seed, name in enumerate("abc", 1)]
+    model = Module("", [Module("block", layers, cls="Block")], cls="Net")
     shorter = copy.deepcopy(model)
     del shorter.children[0].children[1]
     diff = play_both(tmp_path, model, shorter)
@@ -220,7 +221,8 @@ def record_plain(folder: Path, values: dict[str, np.ndarray]) -> Path:
 
 def test_recordings_without_modules(tmp_path):
     rng = np.random.default_rng(0)
-    values = {name: rng.normal(size=shape).astype(np.float32) for name, shape in (("q", (3, 4)), ("k", (4, 5)), ("out", (6,)))}
+    shapes = {"q": (3, 4), "k": (4, 5), "out": (6,)}
+    values = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     a = record_plain(tmp_path / "a", values)
     assert tenscope.diff(a, record_plain(tmp_path / "b", values)).equal
     other = record_plain(tmp_path / "c", {f"engine_{name}": value for name, value in values.items()})
@@ -326,3 +328,10 @@ def test_assert_same_run(tmp_path):
     testing.assert_same_run(a, a, bitwise=True)
     with pytest.raises(AssertionError, match=r"first divergence: fc\.output in fc"):
         testing.assert_same_run(b, a)
+
+
+def test_assert_close():
+    x = np.arange(6, dtype=np.float32)
+    testing.assert_close({"x": x}, {"x": x + 1e-9})
+    with pytest.raises(AssertionError, match="the values differ"):
+        testing.assert_close({"x": x}, {"x": x + 1})

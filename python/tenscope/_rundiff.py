@@ -63,7 +63,7 @@ def diff(
     strict: bool = False,
     top: int = 10,
 ) -> Diff:
-    """Compares two runs (folders, or what `tenscope.open` and `tenscope.Run` give) and names the first place where they part.
+    """Compares two runs (folders, or what `tenscope.open` gives) and names the first place where they part.
 
     map        "blocks.*=layers.*": modules of `a` that have other names in `b`; overrules what is inferred
     tolerance  largest harmless difference as a part of a tensor's largest value; by default that of its dtype

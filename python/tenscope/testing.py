@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenscope import _compare
 from tenscope._rundiff import Diff, diff
 
 
@@ -19,3 +20,13 @@ def assert_same_run(run: Any, reference: Any, *, strict: bool = False, bitwise: 
     if found or (bitwise and found.counts.compared != found.counts.bit_equal):
         raise AssertionError(f"the run departs from its reference\n{found}")
     return found
+
+
+def assert_close(
+    actual: Any, expected: Any, atol: float | None = None, rtol: float | None = None, *, equal_nan: bool = False
+) -> None:
+    """Fails where two tensors, nests of them or files differ, and says how and where. Options as of `tenscope.diff`."""
+    __tracebackhide__ = True
+    found = _compare.diff(actual, expected, atol, rtol, equal_nan=equal_nan)
+    if found:
+        raise AssertionError(f"the values differ\n{found}")
