@@ -183,6 +183,8 @@ TEST_F(FormatTest, ErrorsNameWhatIsWrong) {
   EXPECT_NE(message_of("x.npy", "\x93NUMPY\x01").find("at byte 8: "), std::string::npos);
   EXPECT_NE(message_of("x.npy", "\x93NUMPY\x01").find("x.npy"), std::string::npos);
   EXPECT_NE(message_of("x.pkl", "cos\nsystem\n(S'x'\ntR.").find("os.system"), std::string::npos);
+  const std::string quoted = message_of("x.pkl", std::string_view("c\0\xff\nb\n.", 7));
+  EXPECT_NE(quoted.find("\\x00\\xff.b"), std::string::npos) << quoted;
   EXPECT_NE(message_of("x.pt", "hello").find("neither a zip archive nor"), std::string::npos);
   EXPECT_NE(message_of("x.foo", "").find(".safetensors"), std::string::npos);
   EXPECT_NE(message_of("x.safetensors", std::string(8, '\xff')).find("at byte 0"), std::string::npos);
