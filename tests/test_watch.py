@@ -4,6 +4,7 @@
 
 import asyncio
 import gc
+import pickle
 import sys
 import threading
 import weakref
@@ -598,3 +599,14 @@ def test_stacked():
 
     f()
     assert sorted(seen) == ["a", "b"]
+
+
+def test_changes_do_not_stop_pickling():
+    @watch("x")
+    def f():
+        x = 1
+        return x
+
+    f()
+    assert len(f.changes) == 1
+    assert pickle.loads(pickle.dumps(f.__dict__["changes"])) == ()

@@ -210,6 +210,7 @@ def _torch(self: _core.TensorValue) -> object:
 _core.TensorValue.numpy = _numpy
 _core.TensorValue.torch = _torch
 _core.TensorValue.tolist = lambda self: self.numpy().tolist()
+_core.Changes.__reduce__ = lambda self: (tuple, ())  # a function pickled by value goes without its last changes
 
 # --- doors
 
