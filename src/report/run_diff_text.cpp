@@ -133,7 +133,7 @@ class TextReport {
         if (unmatched.side == side) here.push_back(&unmatched);
       if (here.empty()) continue;
       line(fmt::format("only in the {} run: {}", side == 0 ? "first" : "second",
-                       plural(here.size(), "module or tensor")));
+                       here.size() == 1 ? "1 module or tensor" : fmt::format("{} modules or tensors", here.size())));
       for (std::size_t i = 0; i < here.size() && i < options_.top; ++i)
         line(fmt::format("  {}{} ({})", here[i]->name.empty() ? said_module(here[i]->module) : here[i]->name,
                          here[i]->cls.empty() ? "" : ", " + here[i]->cls, plural(here[i]->events, "value")));
