@@ -79,7 +79,7 @@ struct DiffRenamed {
 
 struct RunDiff {
   std::string a, b;              // the runs' folders
-  bool equal = true;             // every tensor is on both sides and equal bit for bit
+  bool equal = true;             // every tensor of the modules that both have is on both sides, equal bit for bit
   bool within_tolerance = true;  // no place starts a difference beyond rounding noise
   std::optional<DiffOrigin> first_divergence;
   std::optional<DiffOrigin> first_bit_difference;  // the first tensor that differs at all

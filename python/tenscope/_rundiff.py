@@ -15,7 +15,7 @@ from tenscope import _core
 class Diff:
     """The difference of two runs. Prints as a report; true where they differ.
 
-    equal              every tensor is on both sides and equal bit for bit
+    equal              every tensor of the modules that both have is on both sides and equal bit for bit
     within_tolerance   no place starts a difference beyond rounding noise
     first_divergence   None, or where: .module .name .io .step .call .rank .phase .metrics .last_agreeing ...
     origins            all places that start a difference; unmatched, renamed, settings, notes, counts

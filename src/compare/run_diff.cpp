@@ -150,11 +150,13 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   note_missing_lanes(a, b, diff);
   note_unseen(a, interner, "first", diff);
   note_unseen(b, interner, "second", diff);
-  diff.equal = diff.compared == diff.bit_equal && diff.unmatched.empty() && diff.renamed.empty();
+  const bool has_missing_tensors =
+      std::any_of(diff.unmatched.begin(), diff.unmatched.end(), [](const DiffUnmatched& u) { return !u.name.empty(); });
+  diff.equal = diff.compared == diff.bit_equal && !has_missing_tensors;
   const bool has_values =
       std::any_of(diff.unmatched.begin(), diff.unmatched.end(), [](const DiffUnmatched& u) { return u.events > 0; });
   if (diff.compared == 0 && has_values) {
-    diff.within_tolerance = false;
+    diff.equal = diff.within_tolerance = false;
     diff.notes.emplace_back("the runs have nothing in common: no tensor of one could be paired with one of the other");
   }
   return diff;
