@@ -70,9 +70,10 @@ def drop(path):
 
 
 def timed(body):
-    began = time.perf_counter()
+    """Seconds by the clock, and of CPU: on a busy machine only the latter tells."""
+    began, began_cpu = time.perf_counter(), time.process_time()
     body()
-    return time.perf_counter() - began
+    return np.array([time.perf_counter() - began, time.process_time() - began_cpu])
 
 
 def large_tensors(folder, rounds):
@@ -91,7 +92,7 @@ def large_tensors(folder, rounds):
         "np.save": lambda i: np.save(files / f"{i}.npy", array),
         "torch.save": lambda i: torch.save(source, files / f"{i}.pt"),
     }
-    totals = dict.fromkeys(methods, 0.0)
+    totals = {name: np.zeros(2) for name in methods}
     for i in range(rounds):
         array[:: 4096 // 4] = i  # every page, so that nothing is what it was
         for name, method in methods.items():
@@ -99,7 +100,7 @@ def large_tensors(folder, rounds):
     tenscope.close()
     drop(run.path)
     drop(files)
-    return {name: total / rounds for name, total in totals.items()}
+    return {name: (total / rounds).tolist() for name, total in totals.items()}
 
 
 def anonymous_bytes():
@@ -128,7 +129,13 @@ def memory_growth(folder, gigabytes):
 
 
 def report(small, large, growth, gigabytes):
-    rate = {name: MB64 / seconds / 1e9 for name, seconds in large.items()}
+    rate = {name: MB64 / wall / 1e9 for name, (wall, _) in large.items()}
+    cpu = {name: MB64 / busy / 1e9 for name, (_, busy) in large.items()}
+
+    def against(ours, peer):
+        ratio, by_cpu = rate[ours] / rate[peer], cpu[ours] / cpu[peer]
+        return ratio, f"{rate[ours]:.2f} / {rate[peer]:.2f} GB/s = {ratio:.2f} × (by CPU time {by_cpu:.2f} ×)"
+
     changed = small["1 KB tensor, changed"]
     rows = [
         ("record of a number", f"{small['number']:.0f} ns", "at most 1 µs", small["number"] <= 1000),
@@ -147,24 +154,10 @@ def report(small, large, growth, gigabytes):
         )
     )
     for name, floor in (("memcpy", 0.4), ("torch.save", 4), ("np.save", 0.8)):
-        ratio = rate["record, changed"] / rate[name]
-        rows.append(
-            (
-                f"64 MB changed, against {name}",
-                f"{rate['record, changed']:.2f} / {rate[name]:.2f} GB/s = {ratio:.2f} ×",
-                f"at least {floor} ×",
-                ratio >= floor,
-            )
-        )
-    ratio = rate["record, unchanged"] / rate["XXH3-128"]
-    rows.append(
-        (
-            "64 MB unchanged, against XXH3-128",
-            f"{rate['record, unchanged']:.2f} / {rate['XXH3-128']:.2f} GB/s = {ratio:.2f} ×",
-            "at least 0.8 ×",
-            ratio >= 0.8,
-        )
-    )
+        ratio, told = against("record, changed", name)
+        rows.append((f"64 MB changed, against {name}", told, f"at least {floor} ×", ratio >= floor))
+    ratio, told = against("record, unchanged", "XXH3-128")
+    rows.append(("64 MB unchanged, against XXH3-128", told, "at least 0.8 ×", ratio >= 0.8))
     rows.append(
         (f"anonymous memory over {gigabytes} GB", f"+{growth / 2**20:.1f} MB", "at most 64 MB", growth <= 64 << 20)
     )
