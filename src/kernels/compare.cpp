@@ -155,7 +155,7 @@ class PairReader {
     table_.ulps[index(a_dtype_)](block.a_bytes, block.b_bytes, block.count, out);
   }
 
-  std::uint64_t bin_ulps(const PairBlock& block, std::uint16_t* bins) const {
+  std::uint64_t bin_ulps(const PairBlock& block, std::int32_t* bins) const {
     return table_.bin_ulps[index(a_dtype_)](block.a_bytes, block.b_bytes, block.count, bins);
   }
 
@@ -214,13 +214,14 @@ struct Worker {
 void count_finite_errors(const PairReader& reader, Worker& worker) {
   constexpr std::int64_t kCopies = Worker::kCopies;
   const PairBlock& block = worker.block;
-  alignas(64) std::uint16_t bins[kCompareBlock];
+  alignas(64) std::int32_t bins[kCompareBlock];
   const auto count = [&](auto& histograms) {
     std::int64_t i = 0;
     for (; i + kCopies <= block.count; i += kCopies) {
-      for (std::int64_t k = 0; k < kCopies; ++k) ++histograms[static_cast<std::size_t>(k)][bins[i + k]];
+      for (std::int64_t k = 0; k < kCopies; ++k)
+        ++histograms[static_cast<std::size_t>(k)][static_cast<std::size_t>(bins[i + k])];
     }
-    for (; i < block.count; ++i) ++histograms[0][bins[i]];
+    for (; i < block.count; ++i) ++histograms[0][static_cast<std::size_t>(bins[i])];
   };
   reader.table().bin_errors(block.error, block.count, bins);
   count(worker.errors);

@@ -7,7 +7,7 @@
 
 #include "kernels/compare.hpp"
 
-// The histograms' bins. Plain arithmetic without branches, so that the compiler makes vectors of it.
+// The histograms' bins, one number at a time; compare_simd.cpp has the same for vectors.
 namespace tenscope::kernels {
 
 inline constexpr std::size_t kErrorBinsWithZero = kErrorBins + 1;  // the last is for pairs without error
@@ -33,10 +33,6 @@ inline int error_bin(double error) noexcept {
 
 // 0 has bin 0; from 1 on there are eight bins to each doubling, by the exponent and the upper bits of the number as a
 // float.
-inline int ulp_bin(std::uint32_t ulps) noexcept {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(static_cast<float>(ulps)) >> 20;
-  return ulps == 0 ? 0 : static_cast<int>(bits) - (127 << 3) + 1;
-}
 inline int ulp_bin(std::uint64_t ulps) noexcept {
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(static_cast<double>(ulps)) >> 49;
   return ulps == 0 ? 0 : static_cast<int>(bits) - (1023 << 3) + 1;

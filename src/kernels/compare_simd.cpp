@@ -111,7 +111,7 @@ bool close(const double* a, const double* b, std::int64_t count, Tolerance toler
     const auto error = hn::Abs(hn::Sub(x, y));
     const auto bound = hn::Add(absolute, hn::Mul(relative, hn::Abs(y)));
     auto fine = hn::Or(hn::Eq(x, y), hn::And(hn::Le(error, bound), hn::IsFinite(y)));
-    if (equal_nan) fine = hn::Or(fine, hn::And(hn::Ne(x, x), hn::Ne(y, y)));
+    if (equal_nan) fine = hn::Or(fine, hn::And(hn::IsNaN(x), hn::IsNaN(y)));
     if (!hn::AllTrue(d, fine)) return false;
   }
   for (; i < count; ++i) {
@@ -211,37 +211,78 @@ void ulps(const std::byte* a, const std::byte* b, std::int64_t count, std::uint6
 }
 
 template <class Bits>
-std::uint64_t bin_ulps(const std::byte* a, const std::byte* b, std::int64_t count, std::uint16_t* bins) {
-  if constexpr (sizeof(Bits) == 8) {
-    alignas(64) std::uint64_t distance[kCompareBlock];
-    ulps<Bits>(a, b, count, distance);
-    std::uint64_t largest = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      largest = distance[i] > largest ? distance[i] : largest;
-      bins[i] = static_cast<std::uint16_t>(ulp_bin(distance[i]));
-    }
-    return largest;
-  } else {
-    constexpr std::uint32_t kMagnitude = (1U << (8 * sizeof(Bits) - 1)) - 1;
-    const auto ordered = [](std::uint32_t x) -> std::int32_t {
-      const auto magnitude = static_cast<std::int32_t>(x & kMagnitude);
-      return (x & (kMagnitude + 1)) != 0 ? -magnitude : magnitude;
+std::uint64_t bin_ulps(const std::byte* a, const std::byte* b, std::int64_t count, std::int32_t* bins) {
+  std::int64_t i = 0;
+  std::uint64_t largest = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (sizeof(Bits) < 8) {
+    using Signed = std::make_signed_t<Bits>;
+    const hn::ScalableTag<std::int32_t> d;
+    const hn::RebindToUnsigned<decltype(d)> du;
+    const hn::RebindToFloat<decltype(d)> df;
+    const hn::Rebind<Signed, decltype(d)> narrow;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const auto magnitude = hn::Set(d, static_cast<std::int32_t>(std::numeric_limits<Signed>::max()));
+    const auto ordered = [&](const std::byte* p) HWY_ATTR {
+      auto x = hn::Zero(d);
+      const auto raw = hn::LoadU(narrow, reinterpret_cast<const Signed*>(p));
+      if constexpr (sizeof(Bits) == 4)
+        x = raw;
+      else
+        x = hn::PromoteTo(d, raw);
+      const auto size = hn::And(x, magnitude);
+      return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Neg(size), size);
     };
-    std::uint32_t largest = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int32_t x = ordered(load<Bits>(a + i * static_cast<std::int64_t>(sizeof(Bits))));
-      const std::int32_t y = ordered(load<Bits>(b + i * static_cast<std::int64_t>(sizeof(Bits))));
-      const auto u = static_cast<std::uint32_t>(x), v = static_cast<std::uint32_t>(y);
-      const std::uint32_t distance = x > y ? u - v : v - u;
-      largest = distance > largest ? distance : largest;
-      bins[i] = static_cast<std::uint16_t>(ulp_bin(distance));
+    auto most = hn::Zero(du);
+    for (; i + lanes <= count; i += lanes) {
+      const auto x = ordered(a + i * static_cast<std::int64_t>(sizeof(Bits)));
+      const auto y = ordered(b + i * static_cast<std::int64_t>(sizeof(Bits)));
+      const auto distance = hn::BitCast(du, hn::Sub(hn::Max(x, y), hn::Min(x, y)));
+      most = hn::Max(most, distance);
+      const auto bits = hn::BitCast(d, hn::ShiftRight<20>(hn::BitCast(du, hn::ConvertTo(df, distance))));
+      const auto bin = hn::Sub(bits, hn::Set(d, (127 << 3) - 1));
+      const auto is_zero = hn::Eq(hn::BitCast(d, distance), hn::Zero(d));
+      hn::StoreU(hn::IfThenZeroElse(is_zero, bin), d, bins + i);
     }
-    return largest;
+    largest = hn::GetLane(hn::MaxOfLanes(du, most));
   }
+#endif
+  std::uint64_t distance[kCompareBlock];
+  ulps<Bits>(a + i * static_cast<std::int64_t>(sizeof(Bits)), b + i * static_cast<std::int64_t>(sizeof(Bits)),
+             count - i, distance);
+  for (std::int64_t k = 0; i + k < count; ++k) {
+    largest = std::max(largest, distance[k]);
+    bins[i + k] = ulp_bin(distance[k]);
+  }
+  return largest;
 }
 
-void bin_errors(const double* error, std::int64_t count, std::uint16_t* bins) {
-  for (std::int64_t i = 0; i < count; ++i) bins[i] = static_cast<std::uint16_t>(error_bin(error[i]));
+void bin_errors(const double* error, std::int64_t count, std::int32_t* bins) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const DF64 d;
+  const DI64 di;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto bias = hn::Set(di, std::int64_t{1023});
+  const auto log10_of_2 = hn::Set(d, 0.30102999566398120);
+  const auto base = hn::Set(d, static_cast<double>(kErrorBinBase));
+  const auto one = hn::Set(d, 1.0);
+  const auto last = hn::Set(d, static_cast<double>(kErrorBins - 1));
+  alignas(64) std::int64_t lane_bins[HWY_MAX_BYTES / 8];
+  for (; i + lanes <= count; i += lanes) {
+    const auto e = hn::LoadU(d, error + i);
+    const auto exponent = hn::Sub(hn::ShiftRight<52>(hn::BitCast(di, e)), bias);
+    const auto decade = hn::Sub(hn::Floor(hn::Mul(hn::ConvertTo(d, exponent), log10_of_2)), base);
+    const auto next = hn::Min(hn::Max(hn::Add(decade, one), hn::Zero(d)), hn::Add(last, one));
+    const auto limit = hn::GatherIndex(d, kDecades.data(), hn::ConvertTo(di, next));
+    const auto raised = hn::Add(decade, hn::IfThenElseZero(hn::Ge(e, limit), one));
+    auto bin = hn::Min(hn::Max(raised, hn::Zero(d)), last);
+    bin = hn::IfThenElse(hn::Eq(e, hn::Zero(d)), hn::Add(last, one), bin);
+    hn::Store(hn::ConvertTo(di, bin), di, lane_bins);
+    for (std::int64_t k = 0; k < lanes; ++k) bins[i + k] = static_cast<std::int32_t>(lane_bins[k]);
+  }
+#endif
+  for (; i < count; ++i) bins[i] = error_bin(error[i]);
 }
 
 const CompareTable* get_compare_table() {

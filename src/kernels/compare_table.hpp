@@ -47,11 +47,11 @@ struct CompareTable {
   std::array<void (*)(const std::byte* a, const std::byte* b, std::int64_t count, std::uint64_t* ulps), kDTypeCount>
       ulps;
   // The same as bins of the histogram (see ulp_bin); returns the largest distance.
-  std::array<std::uint64_t (*)(const std::byte* a, const std::byte* b, std::int64_t count, std::uint16_t* bins),
+  std::array<std::uint64_t (*)(const std::byte* a, const std::byte* b, std::int64_t count, std::int32_t* bins),
              kDTypeCount>
       bin_ulps;
   // The bins of finite errors (see error_bin).
-  void (*bin_errors)(const double* error, std::int64_t count, std::uint16_t* bins);
+  void (*bin_errors)(const double* error, std::int64_t count, std::int32_t* bins);
 };
 
 const CompareTable& compare_table();

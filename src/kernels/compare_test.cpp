@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -196,6 +197,45 @@ TEST(Compare, NonFinitePairs) {
   EXPECT_EQ(found.inf_only_a, 2);
   EXPECT_EQ(found.inf_only_b, 1);
   EXPECT_EQ(diff(view(a.data(), {3}), view(b.data(), {3}), {.equal_nan = true}).mismatches, 1);
+}
+
+TEST_P(OnEveryTarget, NaNEqualsNaNWhenAsked) {
+  const std::vector<double> nan(33, kNaN);
+  EXPECT_TRUE(all_close(view(nan.data(), {33}), view(nan.data(), {33}), {.equal_nan = true}));
+  EXPECT_FALSE(all_close(view(nan.data(), {33}), view(nan.data(), {33})));
+  EXPECT_EQ(diff(view(nan.data(), {33}), view(nan.data(), {33}), {.equal_nan = true}).mismatches, 0);
+}
+
+TEST_P(OnEveryTarget, HistogramsByTheBook) {
+  std::mt19937_64 random(9);
+  std::vector<float> a(1003);
+  std::vector<float> b(a.size());
+  std::array<std::int64_t, kErrorBins> decades{};
+  std::vector<std::uint64_t> distances;
+  std::int64_t zero = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = std::ldexp(static_cast<float>(random() % 1000) - 500.0F, static_cast<int>(random() % 40) - 20);
+    b[i] = random() % 4 == 0 ? a[i] : a[i] + std::ldexp(1.0F, static_cast<int>(random() % 60) - 40);
+    const double error = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (error == 0)
+      ++zero;
+    else
+      ++decades[static_cast<std::size_t>(std::floor(std::log10(error)) - kErrorBinBase)];
+    const auto ordered = [](float x) {
+      const auto bits = std::bit_cast<std::uint32_t>(x);
+      const auto size = static_cast<std::int64_t>(bits & 0x7FFFFFFFU);
+      return bits >> 31 != 0 ? -size : size;
+    };
+    distances.push_back(static_cast<std::uint64_t>(std::abs(ordered(a[i]) - ordered(b[i]))));
+  }
+  std::ranges::sort(distances);
+  const auto found = diff(view(a.data(), {1003}), view(b.data(), {1003}));
+  EXPECT_EQ(found.zero_error, zero);
+  EXPECT_EQ(found.error_histogram, decades);
+  EXPECT_EQ(found.max_ulps, distances.back());
+  const double median = static_cast<double>(distances[501]);
+  EXPECT_GE(static_cast<double>(found.ulp_quantile(0.5)) * (1 + 1e-6), median);
+  EXPECT_LE(static_cast<double>(found.ulp_quantile(0.5)), median * 9 / 8);
 }
 
 TEST(Compare, ShapesMustMatch) {
