@@ -31,6 +31,7 @@ struct EventInfo {
   std::string_view cls;    // class of the module, or qualified name of the function
   std::string_view task;   // asyncio task, where there is one
   std::string_view meta;   // more, as the text of one JSON object; the probe's own affair
+  std::string_view file;   // a file of the run folder that holds just this tensor; then recorded with Values::Stats
 };
 
 // Where a tensor's bytes lie: a segment of the writer that recorded it, a byte offset from the file's start, a size.
@@ -47,7 +48,10 @@ struct TensorRecord {
   std::string device;
   Fingerprint fingerprint;
   Stats stats;
-  std::optional<BlobRef> blob;  // absent where only statistics were kept
+  std::optional<BlobRef> blob;  // absent where only statistics were kept, or the bytes lie in `file`
+  std::string file;             // a tensor file of the run folder (.pt, .npy) that holds it; empty: none
+
+  bool has_bytes() const noexcept { return blob.has_value() || !file.empty(); }
 };
 
 struct BigInt {  // an integer beyond 64 bits, in decimal

@@ -92,6 +92,7 @@ void bind_values(nb::module_& m) {
       .def_ro("device", &TensorRecord::device)
       .def_prop_ro("fingerprint", [](const TensorRecord& t) { return t.fingerprint.hex(); })
       .def_prop_ro("stats", &stats_of)
+      .def_prop_ro("has_bytes", &TensorRecord::has_bytes)
       .def_prop_ro("segment",
                    [](const TensorRecord& t) { return t.blob ? std::optional(t.blob->segment) : std::nullopt; })
       .def_prop_ro("offset",

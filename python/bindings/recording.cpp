@@ -105,6 +105,8 @@ bool is_known_by_text(PyObject* object) {
   return name.starts_with("pathlib.") || name.starts_with("numpy.dtype");
 }
 
+PyObject* registered_types = nullptr;
+
 class Walk {
  public:
   Walk(Run& run, const EventInfo& info, Values values) : run_(run), info_(info), values_(values) {}
@@ -112,6 +114,7 @@ class Walk {
   int events() const { return events_; }
 
   void visit(PyObject* object) {
+    if (registered_types != nullptr && PyDict_GET_SIZE(registered_types) > 0 && visit_registered(object)) return;
     if (PyFloat_Check(object)) return put(PyFloat_AS_DOUBLE(object));
     if (PyBool_Check(object)) return put(object == Py_True);
     if (PyLong_Check(object)) return put_integer(object);
@@ -215,6 +218,24 @@ class Walk {
     }
     Ref text(checked(PyObject_CallMethod(module.get(), "describe", "O", object)));
     put("<" + str(text.get()) + ">", with_members(info_.meta, json_member("unsupported", reason)));
+  }
+
+  // An object of a type that the user registered: what its callable gives, marked with the type and where it stands.
+  bool visit_registered(PyObject* object) {
+    PyObject* to_value = nullptr;
+    PyObject* bases = Py_TYPE(object)->tp_mro;
+    for (Py_ssize_t i = 0; bases != nullptr && to_value == nullptr && i < PyTuple_GET_SIZE(bases); ++i)
+      to_value = PyDict_GetItem(registered_types, PyTuple_GET_ITEM(bases, i));
+    if (to_value == nullptr) return false;
+    Ref value(checked(PyObject_CallOneArg(to_value, object)));
+    if (value.get() == object || above_.size() >= kMaxDepth) return false;
+    const std::string_view meta = info_.meta;
+    const std::string marked =
+        with_members(meta, json_member("type", type_name(object)) + "," + json_member("at", name()));
+    info_.meta = marked;
+    visit(value.get());
+    info_.meta = meta;
+    return true;
   }
 
   template <class Body>
@@ -413,6 +434,11 @@ bool guarded(Run& run, const EventInfo& info, Body body) {
 }
 
 }  // namespace
+
+void set_registered(PyObject* types) noexcept {
+  Py_XINCREF(types);
+  registered_types = types;
+}
 
 int record_object(Run& run, const EventInfo& info, PyObject* object, Values values) {
   if (recording || !run.enabled()) return 0;

@@ -108,6 +108,7 @@ bool take_keyword(std::string_view keyword, PyObject* value, Arguments& argument
   if (keyword == "cls") return take_text(value, info.cls);
   if (keyword == "task") return take_text(value, info.task);
   if (keyword == "meta") return take_meta(value, arguments);
+  if (keyword == "file") return take_text(value, info.file);
   if (keyword == "values") return take_values(value, arguments.values);
   if (keyword == "value") return arguments.object = value, true;
   if (keyword == "name") return take_name(value, arguments);
@@ -243,6 +244,7 @@ void init_run(nb::module_& m) {
   run.attr("record") = nb::steal(method);
 
   m.attr("record") = nb::steal(PyCFunction_NewEx(&record_current_def, nullptr, nullptr));
+  m.def("set_registered", [](nb::dict types) { set_registered(types.ptr()); }, "types"_a);
   m.def("set_current", [](RunObject* run) { set_current_run(run ? run->live : nullptr); }, "run"_a.none());
   m.def(
       "step",

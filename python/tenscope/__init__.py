@@ -14,6 +14,7 @@ from tenscope._errors import (
 )
 from tenscope._files import load, save
 from tenscope._reader import Event, Recording, Stats, open
+from tenscope._registry import register
 from tenscope._run import Run, close, current, init
 from tenscope._rundiff import Diff
 from tenscope._spy import context, spy
@@ -49,6 +50,7 @@ __all__ = [
     "load",
     "open",
     "record",
+    "register",
     "save",
     "spy",
     "step",

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tenscope import _core, _rundiff
+from tenscope import _core, _registry, _rundiff
 from tenscope._errors import NotFoundError, UsageError
 from tenscope._reader import Recording
 from tenscope._run import Run
@@ -149,7 +149,7 @@ def _is_run(x: Any) -> bool:
 
 def _side(x: Any) -> _core.Side:
     if not _is_path(x):
-        return _core.side_from_object(x, _reduce)
+        return _core.side_from_object(_registry.plain(x), _reduce)
     path = os.fspath(x)
     if not os.path.exists(path):
         raise NotFoundError(f"cannot compare: no such file: {path}")
@@ -188,6 +188,12 @@ def _fields(x: Any) -> dict[str, Any]:
 def _same(a: Any, b: Any, atol: float, rtol: float, equal_nan: bool, depth: int) -> bool:
     if depth > _MAX_DEPTH:
         raise UsageError(f"value refused: nested more than {_MAX_DEPTH} deep, or in itself")
+    known, other = _registry.entry_of(a), _registry.entry_of(b)
+    if known or other:
+        if known is other and known.compare is not None:
+            return bool(known.compare(a, b, atol=atol, rtol=rtol, equal_nan=equal_nan))
+        a, b = (known.to_value(a) if known else a), (other.to_value(b) if other else b)
+        return _same(a, b, atol, rtol, equal_nan, depth + 1)
     a_is_tensor, b_is_tensor = _core.is_tensor_like(a), _core.is_tensor_like(b)
     if a_is_tensor or b_is_tensor:
         return _same_tensors(a, b, a_is_tensor, b_is_tensor, atol, rtol, equal_nan, depth)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tenscope import _core, _show
+from tenscope import _core, _registry, _show
 from tenscope._errors import NotFoundError, UsageError
 from tenscope._tensor import Tensor, from_bytes
 
@@ -136,7 +136,7 @@ class Event:
     @property
     def stored(self) -> bool:
         """Whether its bytes were kept; else there are statistics only."""
-        return self.is_tensor and self._record.tensor.segment is not None
+        return self.is_tensor and self._record.tensor.has_bytes
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Event) and self._reader is other._reader and self.id == other.id
@@ -239,12 +239,13 @@ class Recording:
         if isinstance(step, slice):
             return self.stack(name, steps=self._sliced(name, step), call=call)
         try:
-            return self.event(name, step, call).value
+            event = self.event(name, step, call)
         except NotFoundError:
-            nest = self._nest(name, step, call)
+            leaves, nest = self._nest(name, step, call)
             if nest is None:
                 raise
-            return nest
+            return _revived(name, leaves[0].meta, nest)
+        return _revived(name, event.meta if "at" in event._record.meta else {}, event.value)
 
     def event(self, name: str, step: int | None = None, call: int | None = None) -> Event:
         """The event behind run[name, step, call]."""
@@ -281,8 +282,8 @@ class Recording:
         events = [Event(self._reader, id) for id in found if self._reader.writer(id) == first]
         return sorted(events, key=lambda e: (e.step, e.call)) if step is None else events
 
-    def _nest(self, name: str, step: int | None, call: int | None) -> Any:
-        """What lies below a dotted name, or None."""
+    def _nest(self, name: str, step: int | None, call: int | None) -> tuple[list[Event], Any]:
+        """What lies below a dotted name: its events and the nest of their values; None where there is nothing."""
         prefix = name + "."
         names = [n for n in self.names(f"{prefix}*") if n.startswith(prefix)]
         step = (
@@ -295,7 +296,7 @@ class Recording:
             found = self._candidates(full, None if step is None else self._absolute(full, step), call)
             if found:
                 leaves[full.removeprefix(prefix)] = found[-1]
-        return _nested(leaves) if leaves else None
+        return list(leaves.values()), (_nested(leaves) if leaves else None)
 
     def _missing(self, name: str, step: int | None, call: int | None) -> str:
         if name in self:
@@ -339,6 +340,12 @@ def _split(key: str | tuple) -> tuple[str, Any, int | None]:
         raise UsageError("index a recording as run[name], run[name, step] or run[name, step, call]")
     name, step, call = (*parts, None, None)[:3]
     return name, step, call
+
+
+def _revived(name: str, meta: dict[str, Any], value: Any) -> Any:
+    """The object of a registered type whose value was recorded under that name; else the value."""
+    entry = _registry.entry_named(meta.get("type", "")) if meta.get("at") == name else None
+    return entry.from_value(value) if entry is not None and entry.from_value is not None else value
 
 
 def _nested(leaves: dict[str, Event]) -> Any:

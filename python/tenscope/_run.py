@@ -33,6 +33,7 @@ class Run(_core.Run):
     strict         raise what goes wrong while recording, instead of one warning and a count (also TENSCOPE_STRICT=1)
     metadata       rank 0 writes how the run was made (command, packages, git); also off by TENSCOPE_METADATA=0
     rank, world_size   found by themselves unless given
+    join           with a name and a rank: record into that folder although it is there already
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class Run(_core.Run):
         metadata: bool = True,
         rank: int | None = None,
         world_size: int | None = None,
+        join: bool = False,
     ) -> None:
         global _opened
         if name and rank is not None:  # nothing to agree on
-            place = _ranks.Place(Path(base), name, rank, world_size or 1)
+            place = _ranks.Place(Path(base), name, rank, world_size or 1, join)
         else:
             place = _ranks.place(base, name, _opened)
         self.rank = place.rank if rank is None else rank

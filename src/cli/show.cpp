@@ -78,7 +78,7 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
   TensorRecord record = std::get<TensorRecord>(event.value);
   std::optional<TensorData> data;
   std::optional<Slice> slice;
-  if (record.blob || element_count(record.shape) == 0) {
+  if (record.has_bytes() || element_count(record.shape) == 0) {
     data = reader.tensor(id);
     slice.emplace(data->view, options.slice);
     if (!options.slice.empty()) record.stats = kernels::statistics(slice->view());

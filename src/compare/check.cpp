@@ -198,7 +198,7 @@ class Checker {
         report("constant-output", place_of(id, event), stats.min,
                fmt::format("{} is {:.6g} in all its {} elements", event.name, stats.min, stats.count));
     }
-    if (limit("dead-units") && tensor.blob && tensor.shape.size() >= 2 && stats.zero > 0)
+    if (limit("dead-units") && tensor.has_bytes() && tensor.shape.size() >= 2 && stats.zero > 0)
       follow_units(id, event, tensor);
   }
 

@@ -26,7 +26,7 @@ std::string_view without_scope(std::string_view name, std::string_view scope) no
 void set_value(Item& item, const EventValue& value, Interner& interner) {
   if (const auto* tensor = std::get_if<TensorRecord>(&value)) {
     item.is_tensor = true;
-    item.has_bytes = tensor->blob.has_value();
+    item.has_bytes = tensor->has_bytes();
     item.dtype = tensor->dtype;
     item.fingerprint = tensor->fingerprint;
     item.abs_max = tensor->stats.abs_max;

@@ -166,7 +166,7 @@ void write_tensor(JsonWriter& json, const TensorRecord& tensor) {
   json.begin_object().key("dtype").text(to_string(tensor.dtype)).key("shape");
   write_shape(json, tensor.shape);
   json.key("device").text(tensor.device).key("fingerprint").text(tensor.fingerprint.hex());
-  json.key("bytes_kept").boolean(tensor.blob.has_value()).key("stats");
+  json.key("bytes_kept").boolean(tensor.has_bytes()).key("stats");
   write_stats(json, tensor);
   json.end_object();
 }

@@ -253,6 +253,8 @@ void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, 
     out.put(',');
     out.put_uint(blob->size_bytes);
     out.put(']');
+  } else if (!info.file.empty()) {
+    put_member(out, R"(,"file":")", info.file);
   }
   out.put('}');
 }

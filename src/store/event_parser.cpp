@@ -221,6 +221,8 @@ TensorRecord get_tensor(object json) {
       get_stats(unwrap(json_value.get_object(), key), tensor.stats);
     } else if (key == "at") {
       tensor.blob = get_blob(json_value);
+    } else if (key == "file") {
+      tensor.file = get_text(json_value, key);
     }
   }
   if (!has_dtype || !has_shape) refuse("tensor: it has no dtype or no shape");

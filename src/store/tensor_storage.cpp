@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "format/format.hpp"
 #include "kernels/summarize.hpp"
 #include "tenscope/error.hpp"
 
@@ -21,6 +23,7 @@ TensorView TensorStorage::view(std::size_t writer, const TensorRecord& record, c
 }
 
 const std::byte* TensorStorage::bytes_of(std::size_t writer, const TensorRecord& record) {
+  if (!record.file.empty() && !record.blob) return bytes_of_file(writer, record);
   if (!record.blob) throw Error(ErrorCode::NotFound, "its bytes were not kept, only its statistics");
   const BlobRef blob = *record.blob;
   std::uint64_t end = 0;
@@ -35,6 +38,26 @@ const std::byte* TensorStorage::bytes_of(std::size_t writer, const TensorRecord&
   std::memcpy(copy.data(), bytes, blob.size_bytes);
   const std::lock_guard lock(mutex_);
   return reinterpret_cast<const std::byte*>(aligned_copies_.emplace_back(std::move(copy)).data());
+}
+
+const std::byte* TensorStorage::bytes_of_file(std::size_t writer, const TensorRecord& record) {
+  const fs::path name = record.file;
+  if (name.is_absolute() || std::find(name.begin(), name.end(), "..") != name.end())
+    throw Error(ErrorCode::Corrupt, fmt::format("its file lies outside of the run: {}", record.file));
+  const fs::path path = writers_[writer].path.parent_path() / name;
+  const std::lock_guard lock(mutex_);
+  const auto known = files_.find(path);
+  if (known != files_.end()) return known->second.data;
+  const Value value = load(path);
+  const Tensor* tensor = value.get_if<Tensor>();
+  if (tensor == nullptr || tensor->dtype != record.dtype || tensor->shape != record.shape)
+    throw Error(ErrorCode::Corrupt, fmt::format("its file holds something else: {}", path.string()));
+  const Fingerprint found = checks_fingerprints_ ? kernels::fingerprint(tensor->view()) : record.fingerprint;
+  if (found != record.fingerprint)
+    throw Error(ErrorCode::Corrupt, fmt::format("its bytes have changed: fingerprint {} instead of {}: {}", found.hex(),
+                                                record.fingerprint.hex(), path.string()));
+  const bool is_contiguous = is_c_order(tensor->view());
+  return files_.emplace(path, is_contiguous ? *tensor : Tensor::copy_of(tensor->view())).first->second.data;
 }
 
 std::shared_ptr<const ReadMapping> TensorStorage::mapping(Place place, std::uint64_t end) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "format/value.hpp"
 #include "store/read_file.hpp"
 #include "store/run_folder.hpp"
 #include "tenscope/event.hpp"
@@ -30,6 +31,7 @@ class TensorStorage {
   using Place = std::pair<std::size_t, std::int64_t>;  // a writer's index and a segment's number
 
   const std::byte* bytes_of(std::size_t writer, const TensorRecord& record);
+  const std::byte* bytes_of_file(std::size_t writer, const TensorRecord& record);
   std::shared_ptr<const ReadMapping> mapping(Place place, std::uint64_t end);
   std::shared_ptr<const ReadMapping> map_segment(Place place) const;
   void check(std::size_t writer, const TensorRecord& record, const std::byte* bytes);
@@ -42,6 +44,7 @@ class TensorStorage {
   std::vector<std::shared_ptr<const ReadMapping>> outgrown_;        // of open segments that were mapped again
   std::map<std::pair<Place, std::uint64_t>, Fingerprint> checked_;  // by offset
   std::deque<std::vector<std::max_align_t>> aligned_copies_;
+  std::map<std::filesystem::path, Tensor> files_;
   std::set<std::vector<std::int64_t>> shapes_;
   std::set<std::string> devices_;
 };

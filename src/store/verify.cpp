@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "format/format.hpp"
 #include "kernels/summarize.hpp"
 #include "store/journal_reader.hpp"
 #include "store/read_file.hpp"
@@ -73,7 +74,8 @@ class Verification {
     try {
       const Event event = reader_.event(id);
       const auto* record = std::get_if<TensorRecord>(&event.value);
-      if (record == nullptr || !record->blob) return;
+      if (record == nullptr) return;
+      if (!record->blob) return check_file(*record);
       const Range range{record->blob->offset, record->blob->offset + record->blob->size_bytes};
       Blob& blob = blobs_[reader_.writer_index(id)][record->blob->segment][range];
       if (blob.layouts.empty()) blob.record = *record;
@@ -82,6 +84,22 @@ class Verification {
       if (blob.layouts.size() < kEnoughKeys) blob.layouts.emplace(segment_key(event), stored_layout(*record));
     } catch (const Error& error) {
       tell(folders_[reader_.writer_index(id)] / kJournalFile, 0, error.what());
+    }
+  }
+
+  // A tensor in a file of its own, beside the writers' folders.
+  void check_file(const TensorRecord& record) {
+    if (record.file.empty()) return;
+    const fs::path path = reader_.path() / record.file;
+    try {
+      if (fs::path(record.file).is_absolute() || record.file.find("..") != std::string::npos)
+        return tell(path, 0, "it lies outside of the run");
+      const Value value = load(path);
+      const Tensor* tensor = value.get_if<Tensor>();
+      if (tensor == nullptr || kernels::fingerprint(tensor->view()) != record.fingerprint)
+        tell(path, 0, "it does not hold the tensor that was recorded");
+    } catch (const Error& error) {
+      tell(path, 0, error.what());
     }
   }
 

@@ -1,0 +1,47 @@
+"""How torch tensors, NumPy arrays and everything else become files."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from ... import _files
+from .registry import Serializer
+
+
+class _FileSerializer(Serializer):
+    extension = ""
+
+    def load(self, filepath, trust: bool = False) -> Any:
+        return _files.load(filepath, trust=trust)
+
+    def get_extension(self) -> str:
+        return self.extension
+
+
+class TorchSerializer(_FileSerializer):
+    extension = ".pt"
+
+    def save(self, obj: Any, filepath) -> None:
+        import torch
+
+        torch.save(obj, filepath)
+
+
+class NumpySerializer(_FileSerializer):
+    extension = ".npy"
+
+    def save(self, obj: Any, filepath) -> None:
+        import numpy
+
+        with open(filepath, "wb") as file:
+            numpy.save(file, obj)
+
+
+class PickleSerializer(_FileSerializer):
+    extension = ".pkl"
+
+    def save(self, obj: Any, filepath) -> None:
+        content = pickle.dumps(obj)  # first, so that what cannot be pickled leaves no file
+        with open(filepath, "wb") as file:
+            file.write(content)
