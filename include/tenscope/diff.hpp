@@ -77,6 +77,15 @@ struct DiffRenamed {
   std::string root, a, b;  // module paths; what lies below them is renamed alike
 };
 
+// How a module's tensors compare, over all steps and ranks.
+struct DiffModule {
+  std::string root, module;  // in the first run's names
+  bool is_bit_equal = true;
+  bool is_within_tolerance = true;
+  std::int64_t step = 0;  // where the first of them differs beyond tolerance
+  std::string phase;
+};
+
 struct RunDiff {
   std::string a, b;              // the runs' folders
   bool equal = true;             // every tensor of the modules that both have is on both sides, equal bit for bit
@@ -87,6 +96,7 @@ struct RunDiff {
   std::size_t origin_count = 0;
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffRenamed> renamed;
+  std::vector<DiffModule> modules;    // those of which anything could be compared
   std::vector<std::string> settings;  // seeds and determinism settings that differ, a sentence each
   std::vector<std::string> notes;     // what was not seen or could not be compared
 

@@ -244,6 +244,22 @@ class LaneWalker {
   }
 
   Judged judge(const Observation& o, const Trust& inputs, Stage stage, double floor = 0) {
+    const Judged judged = judge_pair(o, inputs, stage, floor);
+    const Item& item = item_of(o);
+    const int node = node_of(item);
+    if (node < 0) return judged;
+    ModuleVerdict& module = findings_.modules[static_cast<std::size_t>(node)];
+    module.is_compared = true;
+    if (judged.verdict != Verdict::Equal) module.is_bit_equal = false;
+    if (judged.trust.is_tainted && module.is_within_tolerance) {
+      module.is_within_tolerance = false;
+      module.step = item.step;
+      module.phase = item.phase;
+    }
+    return judged;
+  }
+
+  Judged judge_pair(const Observation& o, const Trust& inputs, Stage stage, double floor) {
     ++findings_.compared;
     PairError error;
     if (o.a != kNothing && o.b != kNothing) {
@@ -727,6 +743,7 @@ void drop_what_other_ranks_caused(std::vector<Origin>& origins) {
 Findings find_origins(const Alignment& alignment, const Interner& interner, const Measure& measure,
                       const NoiseJudge& judge, const std::function<void(double)>& on_progress) {
   Findings findings;
+  findings.modules.resize(alignment.tree_a.nodes.size());
   const auto lanes = static_cast<double>(alignment.lanes.size());
   for (std::size_t lane = 0; lane < alignment.lanes.size(); ++lane) {
     std::function<void(double)> part;

@@ -31,9 +31,19 @@ struct Origin {
   Phase phase = Phase::None;
 };
 
+// What was seen of a module of the first run.
+struct ModuleVerdict {
+  bool is_compared = false;
+  bool is_bit_equal = true;
+  bool is_within_tolerance = true;
+  std::int64_t step = 0;  // of the first tensor beyond tolerance
+  Phase phase = Phase::None;
+};
+
 struct Findings {
   std::vector<Origin> origins;  // in the order in which they arise
   std::optional<Origin> first_bit_difference;
+  std::vector<ModuleVerdict> modules;  // by node of tree_a
   std::size_t compared = 0, bit_equal = 0, noise = 0, consequences = 0;
 };
 

@@ -144,6 +144,17 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   }
   if (!diff.origins.empty()) diff.first_divergence = diff.origins.front();
   if (findings.first_bit_difference) diff.first_bit_difference = maker.make(*findings.first_bit_difference);
+  for (std::size_t i = 0; i < findings.modules.size(); ++i) {
+    const ModuleVerdict& verdict = findings.modules[i];
+    const ModuleNode& node = alignment.tree_a.nodes[i];
+    if (verdict.is_compared)
+      diff.modules.push_back({.root = std::string(interner.text(node.root)),
+                              .module = node.path,
+                              .is_bit_equal = verdict.is_bit_equal,
+                              .is_within_tolerance = verdict.is_within_tolerance,
+                              .step = verdict.step,
+                              .phase = std::string(to_string(verdict.phase))});
+  }
   diff.renamed = std::move(alignment.renamed);
   diff.unmatched = std::move(alignment.unmatched);
   diff.settings = compare_settings(a, b, interner);
