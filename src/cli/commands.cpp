@@ -54,6 +54,12 @@ constexpr Command kCommands[] = {
      "  tenscope check runs/20261115_201530 --set exploding-gradient=100 --ignore dead-units\n"
      "  tenscope check --rules",
      prepare_check},
+    {"graph", "Draw a run's modules and their calls, coloured by time, NaN or the difference to another run",
+     "  tenscope graph runs -o graph.svg\n"
+     "  tenscope graph runs/bad --against runs/good -o graph.png\n"
+     "  tenscope graph runs --color time --depth 3 -o graph.svg\n"
+     "  tenscope graph trace.txt --merge name -o graph.dot",
+     prepare_graph},
     {"completion", "Print the completion script of a shell",
      "  tenscope completion bash > ~/.local/share/bash-completion/completions/tenscope\n"
      "  source <(tenscope completion zsh)",

@@ -35,6 +35,7 @@ Action prepare_check(CLI::App& app);
 Action prepare_completion(CLI::App& app);
 Action prepare_diff(CLI::App& app);
 Action prepare_export(CLI::App& app);
+Action prepare_graph(CLI::App& app);
 Action prepare_ls(CLI::App& app);
 Action prepare_repair(CLI::App& app);
 Action prepare_show(CLI::App& app);
