@@ -1,14 +1,17 @@
-"""What tenscope is for: record a GPT in training, kill it in the middle, and find everything up to the last word.
+"""What tenscope is for: find everything that a killed training recorded, and where two trainings first part.
 
     python examples/demo.py [folder]
 
 1. trains a small GPT twice on the same text, the second time recording: the parameters are bitwise equal
 2. trains it in a process of its own that acknowledges every record over a pipe, and kills that process with SIGKILL
 3. reads the recording of the dead process back and compares each acknowledged tensor by SHA-256
+4. records two versions of the training with `tenscope run`, one of them with a mistake in its attention: the diff names
+   the module, and the graph shows it
 """
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +23,8 @@ import tenscope
 import torch
 
 GPT = Path(__file__).with_name("demo_gpt.py")
+TWO_VERSIONS = Path(__file__).with_name("demo_bug.py")
+TENSCOPE = Path(sys.executable).with_name("tenscope")
 
 
 def say(text=""):
@@ -71,6 +76,30 @@ def find_lost(run, acknowledged):
     return lost
 
 
+def call(*words):
+    """A command as a user would type it, and what it says."""
+    say("   $ " + " ".join(["tenscope", *map(str, words)]))
+    done = subprocess.run([TENSCOPE, *words], capture_output=True, text=True)
+    for line in (done.stdout + (done.stderr if done.returncode == 2 else "")).splitlines():
+        say(f"     {line}")
+    return done
+
+
+def find_the_mistake(runs):
+    """Records both versions, and returns whether the diff blames the attention, and the picture."""
+    folder = runs / "two-versions"
+    shutil.rmtree(folder, ignore_errors=True)
+    good, bad, picture = folder / "good", folder / "bad", folder / "difference.svg"
+    call("run", "--out", folder, "--name", "good", TWO_VERSIONS)
+    call("run", "--out", folder, "--name", "bad", TWO_VERSIONS, "--rewritten")
+    found = call("diff", bad, good, "--top", "3")
+    if shutil.which("dot") is None:
+        picture = picture.with_suffix(".dot")
+    drawn = call("graph", bad, "--against", good, "-o", picture)
+    is_named = found.returncode == 1 and "blocks.0.attn" in found.stdout.partition("\n")[0]
+    return is_named and drawn.returncode == 0, picture
+
+
 def main():
     runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/demo")
     path = train_with_and_without(runs)
@@ -91,6 +120,10 @@ def main():
     for line in lost[:10]:
         say(f"   LOST {line}")
 
+    say("\n4. Two versions of the training. In the second one somebody wrote the attention anew: the loss looks fine.")
+    is_found, picture = find_the_mistake(runs)
+    say(f"   The module with the mistake is {'named' if is_found else 'NOT named'}. Look at {picture}")
+
     say(f"""
 Try next:
   tenscope ls {runs}/train
@@ -99,7 +132,7 @@ Try next:
   tenscope repair {crashed.path}
   tenscope diff {path} {crashed.path}
   python -c "import tenscope; print(tenscope.open('{runs}/train').stack('loss'))\"""")
-    sys.exit(0 if path and not lost else 1)
+    sys.exit(0 if path and not lost and is_found else 1)
 
 
 if __name__ == "__main__":
