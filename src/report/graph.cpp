@@ -199,6 +199,8 @@ void add_facts(ModuleFacts& to, const ModuleFacts& from) {
   to.diff = std::max(to.diff, from.diff);
   if (to.mark.empty()) to.mark = from.mark;
   if (to.cls != from.cls) to.cls.clear();
+  if (to.inputs != from.inputs) to.inputs.clear();
+  if (to.outputs != from.outputs) to.outputs.clear();
 }
 
 void add_tree(ModuleTreeNode& to, const ModuleTreeNode& from) {

@@ -154,7 +154,8 @@ class DotWriter {
     const auto& [name, facts] = graph_.nodes[id];
     const std::string shown = escape_html(shortened(name, kLongestName));
     std::string label = fmt::format("<B>{}</B>", shown.empty() ? " " : shown);
-    if (facts.cls != name) label += small(escape_html(shortened(facts.cls, kLongestName)));
+    if (!name.starts_with(facts.cls + " ×") && name != facts.cls)
+      label += small(escape_html(shortened(facts.cls, kLongestName)));
     if (options_.color == GraphColor::Time && facts.duration_ns > 0) {
       const std::string own = facts.own_ns < facts.duration_ns && has_children_[id]
                                   ? fmt::format(" (own {})", duration_text(facts.own_ns))

@@ -106,9 +106,14 @@ TEST(Graph, MergesByClass) {
   ModuleForest forest = forest_of("a\nb\nc");
   for (const auto& child : forest[0]->children) child->facts.cls = "Linear";
   forest[0]->children[2]->facts.cls = "ReLU";
+  forest[0]->children[0]->facts.inputs = forest[0]->children[1]->facts.inputs = {{2, 3}};
+  forest[0]->children[0]->facts.outputs = {{2, 3}};
+  forest[0]->children[1]->facts.outputs = {{2, 5}};
   const Graph graph = make_graph(forest, Merge::Class);
   ASSERT_EQ(graph.nodes.size(), 3u);
   EXPECT_EQ(graph.nodes[1].name, "Linear × 2");
+  EXPECT_EQ(graph.nodes[1].facts.inputs.size(), 1u);
+  EXPECT_TRUE(graph.nodes[1].facts.outputs.empty());  // they differ
   EXPECT_EQ(graph.edges[0].count, 2u);
   EXPECT_EQ(graph.edges[1].count, 1u);
 }
