@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tenscope
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-import tenscope
 
 torch = pytest.importorskip("torch")
 
@@ -33,11 +32,18 @@ def exact_close(x, y, atol, rtol, equal_nan=False):
 
 
 def arrays(dtypes, shape):
-    return st.sampled_from(dtypes).flatmap(lambda dtype: hnp.arrays(dtype, shape, elements=hnp.from_dtype(np.dtype(dtype))))
+    return st.sampled_from(dtypes).flatmap(
+        lambda dtype: hnp.arrays(dtype, shape, elements=hnp.from_dtype(np.dtype(dtype)))
+    )
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.data(), hnp.array_shapes(min_dims=0, max_dims=3, max_side=5), st.sampled_from([0.0, 1.0, 0.5, 2.0**-20]), st.booleans())
+@given(
+    st.data(),
+    hnp.array_shapes(min_dims=0, max_dims=3, max_side=5),
+    st.sampled_from([0.0, 1.0, 0.5, 2.0**-20]),
+    st.booleans(),
+)
 def test_any_pair_of_dtypes_against_exact_arithmetic(data, shape, tolerance, equal_nan):
     a = data.draw(arrays(INTS + FLOATS + ["bool"], shape))
     b = data.draw(arrays(INTS + FLOATS + ["bool"], shape))

@@ -1,4 +1,4 @@
-"""A child records with known contents and is killed at a random moment; what it acknowledged must be there, bit for bit.
+"""A child records known contents and is killed at a random moment; what it acknowledged must be there, bit for bit.
 
 The judge here is independent of the reader: json, xxhash and numpy only, as docs/format.md says.
 TENSCOPE_KILLS sets the number of kills (make torture N=10000).
@@ -29,7 +29,9 @@ def find_child():
 
 
 def contents(seed, size):
-    words = (np.uint64(seed) + np.arange((size + 7) // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.uint8)
+    words = (np.uint64(seed) + np.arange((size + 7) // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(
+        np.uint8
+    )
     return words[:size]
 
 
@@ -41,12 +43,11 @@ def journal_lines(folder):
         text = part.read_bytes()
         end = text.find(b"\0")
         text = text if end < 0 else text[:end]
-        for line in text.split(b"\n")[:-1]:
-            yield line
+        yield from text.split(b"\n")[:-1]
 
 
 def read_events(run):
-    """Every event by (kind, name, step, call), with the bytes of its tensor; checks what the format promises on the way."""
+    """Every event by (kind, name, step, call), with its tensor's bytes; checks what the format promises on the way."""
     events = {}
     for folder in run.glob("rank-*"):
         expected_seq = None

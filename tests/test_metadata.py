@@ -8,7 +8,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-
 from tenscope.metadata import git, packages, runtime
 from tenscope.metadata.store import MetadataStore
 
@@ -137,7 +136,9 @@ def test_environment_is_redacted_unless_asked_for(monkeypatch):
 
 def test_full_command_can_be_pasted_into_a_shell(tmp_path):
     script = tmp_path / "a script.py"
-    script.write_text("import sys\nfrom tenscope.metadata import runtime\nprint(runtime.full_command())\nprint(sys.argv)\n")
+    script.write_text(
+        "import sys\nfrom tenscope.metadata import runtime\nprint(runtime.full_command())\nprint(sys.argv)\n"
+    )
     odd = ["it's", 'a "quoted" $HOME', ""]
     first = subprocess.run([sys.executable, str(script), *odd], capture_output=True, text=True, check=True).stdout
     command, argv = first.splitlines()
@@ -330,7 +331,6 @@ def test_a_run_is_reproduced_from_its_folder_alone(repository, tmp_path, monkeyp
     import shutil
 
     import numpy
-
     import tenscope
 
     monkeypatch.setenv("TENSCOPE_METADATA", "1")

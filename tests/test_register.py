@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 import tenscope
 from tenscope import _registry
 
@@ -41,7 +40,8 @@ def test_record_and_open_give_the_object_back(tmp_path):
         run.record("w", Quantised([1, 2, 3], 0.5))
         run.record("nest", {"q": [Quantised([4], 2.0)], "s": Sparse([[0, 1]], [7.0], (2, 2))})
     opened = tenscope.open(tmp_path)
-    assert opened.names() == ["w.values", "w.scale", "nest.q.0.values", "nest.q.0.scale"] + [
+    assert opened.names() == [
+        "w.values", "w.scale", "nest.q.0.values", "nest.q.0.scale",
         "nest.s.indices", "nest.s.values", "nest.s.shape.0", "nest.s.shape.1",
     ]  # fmt: skip
     w = opened["w", 0]

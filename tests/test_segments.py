@@ -1,11 +1,10 @@
-"""A run folder needs no tenscope to be read: the safetensors package opens every sealed segment, json reads every line."""
+"""A run folder can be read without tenscope: safetensors opens every sealed segment, json reads every line."""
 
 import json
 import sys
 
 import numpy as np
 import pytest
-
 import tenscope
 
 safetensors = pytest.importorskip("safetensors")
@@ -53,8 +52,8 @@ def test_small_and_large_numpy_arrays(tmp_path):
 
 @needs_torch
 def test_every_dtype_of_torch(tmp_path):
-    names = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
-             "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool", "complex64"]  # fmt: skip
+    names = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+             "float8_e5m2fnuz", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool", "complex64"]  # fmt: skip
     expected = {}
     with tenscope.Run(tmp_path) as run:
         for name in names:
@@ -86,7 +85,7 @@ def test_complex128_has_one_more_axis(tmp_path):
 
 def test_the_journal_is_plain_json(tmp_path):
     with tenscope.Run(tmp_path) as run:
-        run.record("name with \"quotes\" and \n breaks", 1.5)
+        run.record('name with "quotes" and \n breaks', 1.5)
         run.record("x", np.arange(4, dtype=np.float32))
     lines = (run.path / "rank-0" / "journal.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]

@@ -54,10 +54,10 @@ __all__ = [
     "save",
     "spy",
     "step",
+    "trace",
     "tree",
     "watch",
     "watching",
-    "trace",
 ]
 
 _NEEDS_TORCH = {"check_sync": "_sync", "trace": "_trace"}

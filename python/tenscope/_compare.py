@@ -68,7 +68,7 @@ def diff(
 
 
 class ValueDiff:
-    """How two things differ. Falsy where they agree; prints as a report; of two tensors, every measure is an attribute."""
+    """How two things differ. Falsy where they agree; prints as a report; of two tensors, measures are attributes."""
 
     def __init__(self, native: _core.ValueDiff):
         self._native = native

@@ -1,4 +1,7 @@
-"""`tenscope repro RUN`: how to run it again, what differs from here and now, and a checkout made for it. Runs nothing itself."""
+"""`tenscope repro RUN`: how to run it again, what differs from here and now, and a checkout made for it.
+
+It runs nothing by itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,17 @@ _RELEVANT = re.compile(
     r"^(CUDA|CUBLAS|CUDNN|NCCL|GLOO|TORCH|PYTORCH|OMP_|MKL_|OPENBLAS_|KMP_|BLIS_|NUMEXPR_|PYTHON(?!STARTUP)|HF_|TRANSFORMERS_|TOKENIZERS_"
     r"|JAX_|XLA_|TF_|TENSCOPE_ENV|ROCM|HIP_|HSA_|SLURM_|OMPI_|WORLD_SIZE$|RANK$|LOCAL_RANK$|MASTER_|LD_PRELOAD$|LD_LIBRARY_PATH$)"
 )
-_EVERY_SHELL_DIFFERS = {"_", "SHLVL", "PWD", "OLDPWD", "TERM", "COLUMNS", "LINES", "PYTEST_CURRENT_TEST", "PYTHONUNBUFFERED"}
+_EVERY_SHELL_DIFFERS = {
+    "_",
+    "SHLVL",
+    "PWD",
+    "OLDPWD",
+    "TERM",
+    "COLUMNS",
+    "LINES",
+    "PYTEST_CURRENT_TEST",
+    "PYTHONUNBUFFERED",
+}
 
 
 class Trouble(Exception):
@@ -103,7 +116,14 @@ def differences(recorded: Recorded) -> dict[str, list]:
     """What differs between the run and here and now, by kind; empty lists where nothing does."""
     here_git, here_patch = git.collect(os.getcwd(), excluded=[recorded.folder.resolve().parent])
     here_git = here_git or {}
-    found: dict[str, list] = {"commit": [], "changes": [], "python": [], "packages": [], "environment": [], "modifications": []}
+    found: dict[str, list] = {
+        "commit": [],
+        "changes": [],
+        "python": [],
+        "packages": [],
+        "environment": [],
+        "modifications": [],
+    }
     if here_git.get("commit_id") != recorded.project.get("commit_id"):
         found["commit"].append([recorded.project.get("commit_id"), here_git.get("commit_id")])
     if here_patch != recorded.patch:
@@ -119,7 +139,9 @@ def differences(recorded: Recorded) -> dict[str, list]:
         if then.get(name) != now.get(name) and runtime.REDACTED not in (then.get(name), now.get(name)):
             found["environment"].append([name, then.get(name), now.get(name)])
     for package in (recorded.git.get("runtime_modifications") or {}).values():
-        found["modifications"] += [f"{m['module']}.{m['name']} ({m['defined_at']})" for m in package.get("modifications", [])]
+        found["modifications"] += [
+            f"{m['module']}.{m['name']} ({m['defined_at']})" for m in package.get("modifications", [])
+        ]
     return found
 
 
@@ -163,7 +185,8 @@ def _run_script(recorded: Recorded) -> str:
     exports = "".join(f"export {n}={shlex.quote(v)}\n" for n, v in recorded.relevant_environment.items())
     return (
         "#!/bin/sh\n"
-        f"# Runs again what was recorded on {recorded.runtime['timestamp']} with Python {recorded.packages['python_version']}.\n"
+        f"# Runs again what was recorded on {recorded.runtime['timestamp']} "
+        f"# with Python {recorded.packages['python_version']}.\n"
         "# PYTHON names another interpreter; the packages are in requirements.txt.\n"
         f'set -e\ncd "$(dirname "$0")"/{shlex.quote(recorded.relative_folder())}\n'
         f'{exports}exec "${{PYTHON:-python3}}" {shlex.join(words)} "$@"\n'
@@ -176,8 +199,10 @@ def _print_check(found: dict[str, list]) -> None:
         "changes": lambda e: f"changes     {e}",
         "python": lambda e: f"Python      {e[0]} then, {e[1]} now",
         "packages": lambda e: f"package     {e[0]}: {e[1] or 'not installed'} then, {e[2] or 'not installed'} now",
-        "environment": lambda e: f"environment {e[0]}: {e[1] if e[1] is not None else 'unset'} then, "
-        f"{e[2] if e[2] is not None else 'unset'} now",
+        "environment": lambda e: (
+            f"environment {e[0]}: {e[1] if e[1] is not None else 'unset'} then, "
+            f"{e[2] if e[2] is not None else 'unset'} now"
+        ),
         "modifications": lambda e: f"patched at run time: {e}",
     }
     total = sum(map(len, found.values()))
@@ -194,16 +219,26 @@ def main(argv: list[str] | None = None) -> int:
         "  tenscope repro runs --into again && again/run.sh",
     )  # fmt: skip
     parser.add_argument("run", help="a run's folder, or a folder of runs: the newest in it")
-    parser.add_argument("--check", action="store_true", help="say what differs from here and now; exit 1 where something does")
-    parser.add_argument("--into", metavar="DIR", help="make the checkout with the patch applied, requirements.txt and run.sh")
-    parser.add_argument("--repo", metavar="PATH|URL", help="with --into: clone from there instead of the recorded folder")
+    parser.add_argument(
+        "--check", action="store_true", help="say what differs from here and now; exit 1 where something does"
+    )
+    parser.add_argument(
+        "--into", metavar="DIR", help="make the checkout with the patch applied, requirements.txt and run.sh"
+    )
+    parser.add_argument(
+        "--repo", metavar="PATH|URL", help="with --into: clone from there instead of the recorded folder"
+    )
     parser.add_argument("--json", action="store_true", help="answer with one JSON document")
     options = parser.parse_args(argv)
     try:
         recorded = Recorded(newest_run(options.run))
         if options.into:
             made = make_checkout(recorded, Path(options.into), options.repo)
-            print(json.dumps({"into": options.into, "made": made}) if options.json else f"{options.into}: {', '.join(made)}")
+            print(
+                json.dumps({"into": options.into, "made": made})
+                if options.json
+                else f"{options.into}: {', '.join(made)}"
+            )
             return 0
         if options.check:
             found = differences(recorded)

@@ -118,7 +118,9 @@ class Run(_core.Run):
     def __repr__(self) -> str:
         state = "closed" if self._closed else "recording" if self.enabled else "disabled"
         lost = f", {self.dropped} dropped" if self.dropped else ""
-        return f"<tenscope.Run {self.path} rank {self.rank} of {self.world_size}, step {self.current_step}, {state}{lost}>"
+        return (
+            f"<tenscope.Run {self.path} rank {self.rank} of {self.world_size}, step {self.current_step}, {state}{lost}>"
+        )
 
 
 def init(base: str | os.PathLike[str] = "runs", **options: Any) -> Run:

@@ -9,18 +9,77 @@ import tempfile
 from pathlib import Path
 
 SOURCE_SUFFIXES = frozenset(
-    ".py .pyi .pyx .pxd .ipynb .c .cc .cpp .cxx .h .hh .hpp .cu .cuh .metal .cl .rs .go .java .js .ts .jsx .tsx .jl .r .m "
-    ".sh .bash .zsh .fish .ps1 .mk .cmake .toml .yaml .yml .json .cfg .ini .conf .txt .md .rst .proto .sql .html .css".split()
+    [
+        ".py",
+        ".pyi",
+        ".pyx",
+        ".pxd",
+        ".ipynb",
+        ".c",
+        ".cc",
+        ".cpp",
+        ".cxx",
+        ".h",
+        ".hh",
+        ".hpp",
+        ".cu",
+        ".cuh",
+        ".metal",
+        ".cl",
+        ".rs",
+        ".go",
+        ".java",
+        ".js",
+        ".ts",
+        ".jsx",
+        ".tsx",
+        ".jl",
+        ".r",
+        ".m",
+        ".sh",
+        ".bash",
+        ".zsh",
+        ".fish",
+        ".ps1",
+        ".mk",
+        ".cmake",
+        ".toml",
+        ".yaml",
+        ".yml",
+        ".json",
+        ".cfg",
+        ".ini",
+        ".conf",
+        ".txt",
+        ".md",
+        ".rst",
+        ".proto",
+        ".sql",
+        ".html",
+        ".css",
+    ]
 )
 SOURCE_NAMES = frozenset({"Makefile", "Dockerfile", "CMakeLists.txt", "Justfile", ".gitignore", ".gitattributes"})
 MAX_UNTRACKED_BYTES = 1 << 20
 HISTORY = 50
 
 # The patch must not depend on the user's settings, and must hold every byte.
-_DIFF = (
-    "diff -O/dev/null --binary --full-index --no-color --no-ext-diff --no-textconv --no-renames --no-relative --unified=3 "
-    "--inter-hunk-context=0 --src-prefix=a/ --dst-prefix=b/ --ignore-submodules=dirty"
-).split()
+_DIFF = [
+    "diff",
+    "-O/dev/null",
+    "--binary",
+    "--full-index",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-renames",
+    "--no-relative",
+    "--unified=3",
+    "--inter-hunk-context=0",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--ignore-submodules=dirty",
+]
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
@@ -80,7 +139,14 @@ class Repository:
 
     def history(self) -> list[dict[str, str]]:
         try:
-            out = self.run("log", f"-{HISTORY}", "--no-show-signature", "--date=iso-strict", "-z", "--format=%H%x01%an%x01%ae%x01%ad%x01%s")
+            out = self.run(
+                "log",
+                f"-{HISTORY}",
+                "--no-show-signature",
+                "--date=iso-strict",
+                "-z",
+                "--format=%H%x01%an%x01%ae%x01%ad%x01%s",
+            )
         except GitError:
             return []
         entries = []
@@ -126,9 +192,9 @@ class Repository:
         return kept, left
 
     def patch(self, new_files: list[str]) -> bytes:
-        """Staged and unstaged changes and `new_files` against HEAD; `git apply` on a clean checkout gives the same tree.
+        """Staged and unstaged changes and `new_files` against HEAD; applied to a clean checkout it gives the same tree.
 
-        New files are added to a copy of the index, and objects go to a folder of our own: the repository is not touched.
+        New files are added to a copy of the index, and objects go to a folder of our own: the repository stays as it is.
         """
         base = self.commit() or _EMPTY_TREE
         if not new_files:
@@ -165,7 +231,9 @@ class Repository:
         }
 
 
-def collect(folder: str | os.PathLike, excluded: list[Path], patch_name: str = "project.patch") -> tuple[dict | None, bytes]:
+def collect(
+    folder: str | os.PathLike, excluded: list[Path], patch_name: str = "project.patch"
+) -> tuple[dict | None, bytes]:
     """What git says of the repository around `folder`, and its patch. None outside a repository."""
     repository = Repository.around(folder)
     if repository is None:

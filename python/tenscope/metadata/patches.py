@@ -1,11 +1,11 @@
 """Runtime modifications: what runs is not what the files say.
 
-Overview. For every loaded module of the packages in question (the user's project, torch, numpy, what was asked for) three
-things are looked at:
+Overview. For every loaded module of the packages in question (the user's project, torch, numpy, what was asked for)
+three things are looked at:
 
-- *replaced*: a module attribute, class method or property that is a Python function or class defined elsewhere, where the
-  module's source gives no reason for it. "Elsewhere" is judged by the file of the code object, not by `__module__`, which
-  anybody can set. A package's own files, the standard library and what the module's source itself imports, assigns or
+- *replaced*: a module attribute, class method or property that is a Python function or class defined elsewhere, where
+  the module's source gives no reason for it. "Elsewhere" is judged by the file of the code object, not by `__module__`,
+  which anybody can set. A package's own files, the standard library and what the module's source itself imports, assigns or
   decorates are no surprise; what lies in the user's project or was typed in is.
 - *code*: a function whose code is not the one its source gives (`f.__code__ = ...`, or an edited source that was not
   reloaded). The user's modules are compiled again and compared; of large packages only code that claims another file or
@@ -31,7 +31,16 @@ from pathlib import Path
 _STDLIB = tuple({sysconfig.get_path("stdlib") + os.sep, sysconfig.get_path("platstdlib") + os.sep})
 _SITE = tuple({sysconfig.get_path("purelib") + os.sep, sysconfig.get_path("platlib") + os.sep})
 _SITE_MARKS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_GENERATED = ("<string>", "<frozen", "<attrs generated", "<__array_function__", "<eval_with_key>", "<torch_package", "<makefun", "<decorator-gen")
+_GENERATED = (
+    "<string>",
+    "<frozen",
+    "<attrs generated",
+    "<__array_function__",
+    "<eval_with_key>",
+    "<torch_package",
+    "<makefun",
+    "<decorator-gen",
+)
 _OWN = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
@@ -77,7 +86,10 @@ class _Source:
         return {name: code for name, code in found.items() if name not in twice}
 
     def bindings(self, class_name: str | None) -> dict[str, str]:
-        """name -> how it is bound: "def", "decorated", "import", "assign". "*" stands for a star import, "@" for a decorated class."""
+        """name -> how it is bound: "def", "decorated", "import", "assign".
+
+        "*" stands for a star import, "@" for a decorated class.
+        """
         if class_name in self._bindings:
             return self._bindings[class_name]
         if self.tree is None:
@@ -151,7 +163,12 @@ def _function_of(value) -> types.FunctionType | None:
     return None
 
 
-_NATIVE = (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.BuiltinFunctionType)
+_NATIVE = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    types.BuiltinFunctionType,
+)
 
 
 def _hides_native(cls: type, attribute: str) -> bool:
@@ -260,7 +277,9 @@ class Scanner:
             return True
         return not place.in_project and where.startswith(place.folder)
 
-    def _check_replaced(self, place: _Place, cls: type | None, attribute: str, where: str, line: int, name: str) -> None:
+    def _check_replaced(
+        self, place: _Place, cls: type | None, attribute: str, where: str, line: int, name: str
+    ) -> None:
         class_name = cls.__qualname__ if cls else None
         bound = _source(place.path).bindings(class_name) if place.path and place.path.endswith(".py") else {}
         how = bound.get(attribute)
@@ -285,7 +304,13 @@ class Scanner:
         full = f"{class_name}.{attribute}" if class_name else attribute
         if not place.in_project:
             if code.co_name != function.__name__ and _source(place.path).bindings(class_name).get(attribute) == "def":
-                self._report(place, "code", full, f"{code.co_filename}:{code.co_firstlineno}", f"{full} runs the code of {code.co_name}")
+                self._report(
+                    place,
+                    "code",
+                    full,
+                    f"{code.co_filename}:{code.co_firstlineno}",
+                    f"{full} runs the code of {code.co_name}",
+                )
             return
         sources = _source(place.path).code if place.path else None
         if not sources or _source(place.path).bindings(class_name).get(attribute) != "def":
@@ -293,10 +318,19 @@ class Scanner:
         expected = sources.get(full)
         if expected is not None and not _same_code(code, expected):
             kind = "code" if code.co_name == expected.co_name else "replaced"
-            self._report(place, kind, full, f"{code.co_filename}:{code.co_firstlineno}", f"{full} is not what its source says")
+            self._report(
+                place, kind, full, f"{code.co_filename}:{code.co_firstlineno}", f"{full} is not what its source says"
+            )
 
     def _report(self, place: _Place, kind: str, name: str, where: str, why: str) -> None:
-        entry = {"package": place.top, "module": place.module, "name": name, "kind": kind, "defined_at": where, "reason": why}
+        entry = {
+            "package": place.top,
+            "module": place.module,
+            "name": name,
+            "kind": kind,
+            "defined_at": where,
+            "reason": why,
+        }
         if entry not in self.found:
             self.found.append(entry)
 

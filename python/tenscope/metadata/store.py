@@ -19,11 +19,13 @@ PATCH = "project.patch"
 class MetadataStore:
     """The metadata files of one run folder. Thread-safe.
 
-    `start()` returns at once: what is cheap and may change (command, environment, folder) is taken in the call, the rest in a
-    thread that `wait()`, a fork and the interpreter's exit wait for.
+    `start()` returns at once: what is cheap and may change (command, environment, folder) is taken in the call, the rest
+    in a thread that `wait()`, a fork and the interpreter's exit wait for.
     """
 
-    def __init__(self, folder: str | os.PathLike, *, packages_asked: Iterable[str] = (), working_directory: str | None = None):
+    def __init__(
+        self, folder: str | os.PathLike, *, packages_asked: Iterable[str] = (), working_directory: str | None = None
+    ):
         self.folder = Path(folder).resolve()
         self.cwd = working_directory or os.getcwd()
         self.packages_asked = tuple(packages_asked)
@@ -99,7 +101,10 @@ class MetadataStore:
             _pending.discard(self)
 
     def _write_json(self, name: str, content: dict) -> None:
-        self._write(name, (json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n").encode("utf-8", "surrogateescape"))
+        self._write(
+            name,
+            (json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n").encode("utf-8", "surrogateescape"),
+        )
 
     def _write_patch(self, name: str, patch: bytes) -> None:
         if patch:

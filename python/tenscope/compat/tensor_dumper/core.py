@@ -138,7 +138,9 @@ class TensorDumper:
             raise ValueError(f"cannot compare a file of unknown type {path.suffix!r}: {path}")
         if not path.exists():
             raise FileNotFoundError(f"no such file: {path}")
-        return serializer.load(path, trust=True) if trust and hasattr(serializer, "extension") else serializer.load(path)
+        return (
+            serializer.load(path, trust=True) if trust and hasattr(serializer, "extension") else serializer.load(path)
+        )
 
     def _open_index(self) -> None:
         """The folder as a tenscope run: a journal beside the files, which stay the only copy of the bytes."""
