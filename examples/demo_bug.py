@@ -3,6 +3,8 @@
     tenscope run --name good examples/demo_bug.py
     tenscope run --name bad examples/demo_bug.py --rewritten
     tenscope diff runs/bad runs/good
+
+The diff names the module in which it is.
 """
 
 import sys
