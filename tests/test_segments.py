@@ -53,7 +53,8 @@ def test_small_and_large_numpy_arrays(tmp_path):
 @needs_torch
 def test_every_dtype_of_torch(tmp_path):
     names = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
-             "float8_e5m2fnuz", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool", "complex64"]  # fmt: skip
+             "float8_e5m2fnuz", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
+             "complex64"]  # fmt: skip
     expected = {}
     with tenscope.Run(tmp_path) as run:
         for name in names:

@@ -194,7 +194,7 @@ class Repository:
     def patch(self, new_files: list[str]) -> bytes:
         """Staged and unstaged changes and `new_files` against HEAD; applied to a clean checkout it gives the same tree.
 
-        New files are added to a copy of the index, and objects go to a folder of our own: the repository stays as it is.
+        New files are added to a copy of the index, and objects go to a folder of our own: the repository stays.
         """
         base = self.commit() or _EMPTY_TREE
         if not new_files:

@@ -19,8 +19,8 @@ PATCH = "project.patch"
 class MetadataStore:
     """The metadata files of one run folder. Thread-safe.
 
-    `start()` returns at once: what is cheap and may change (command, environment, folder) is taken in the call, the rest
-    in a thread that `wait()`, a fork and the interpreter's exit wait for.
+    `start()` returns at once: what is cheap and may change (command, environment, folder) is taken in the call, the
+    rest in a thread that `wait()`, a fork and the interpreter's exit wait for.
     """
 
     def __init__(
