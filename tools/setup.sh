@@ -10,8 +10,8 @@ PACKAGES=(g++ cmake ninja-build ccache pkg-config git
   libfmt-dev libsimdjson-dev libhwy-dev libxxhash-dev libcli11-dev libcpp-httplib-dev libdeflate-dev zlib1g-dev libhdf5-dev
   libgtest-dev libbenchmark-dev graphviz)
 BUILD_REQUIREMENTS=("scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.24" ninja)
-TEST_REQUIREMENTS=(numpy pytest pytest-timeout pytest-xdist hypothesis coverage pysnooper ml_dtypes)
-TORCH_REQUIREMENTS=(torch==2.13.0 safetensors h5py pandas transformers graphviz)
+TEST_REQUIREMENTS=(numpy safetensors pytest pytest-timeout pytest-xdist hypothesis coverage pysnooper ml_dtypes)
+TORCH_REQUIREMENTS=(torch==2.13.0 h5py pandas transformers graphviz)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 

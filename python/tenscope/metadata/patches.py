@@ -5,7 +5,7 @@ three things are looked at:
 
 - *replaced*: a module attribute, class method or property that is a Python function or class defined elsewhere, where
   the module's source gives no reason for it. "Elsewhere" is judged by the file of the code object, not by `__module__`,
-  which anybody can set. A package's own files, the standard library and what the module's source itself imports, assigns
+  which anybody can set. A package's own files, the standard library and what the module's source imports, assigns
   or decorates are no surprise; what lies in the user's project or was typed in is.
 - *code*: a function whose code is not the one its source gives (`f.__code__ = ...`, or an edited source that was not
   reloaded). The user's modules are compiled again and compared; of large packages only code that claims another file or
