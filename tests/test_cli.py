@@ -88,8 +88,11 @@ def array_run(arrays, tmp_path_factory):
 
 
 def test_values_are_printed_as_numpy_prints_them(arrays, array_run):
+    prints_halves_as_we_do = np.lib.NumpyVersion(np.__version__) >= "2.4.0"  # older ones go later to exponents
     wrong = []
     for name, array in arrays.items():
+        if array.dtype == np.float16 and not prints_halves_as_we_do:
+            continue
         got = printed(tenscope("show", array_run, name).stdout)
         if not got.startswith(str(array) + "\n"):
             wrong.append(f"{name}\n{array!s}\n-- got\n{got.split(chr(10) + chr(10))[0]}")

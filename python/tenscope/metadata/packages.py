@@ -40,6 +40,8 @@ def location_of(module) -> str | None:
 def loaded_packages(versions: dict[str, str], names: tuple[str, ...] | None = None) -> dict[str, dict]:
     """The imported top-level packages that belong to a distribution (or those of `names`): version and location."""
     distributions = _import_names() if names is None else {}
+    for distribution in versions if names is None else ():  # what Python 3.10 does not list under its import name
+        distributions.setdefault(distribution.lower().replace("-", "_"), distribution)
     loaded = {}
     for name, module in sorted(sys.modules.items()):
         if "." in name or module is None:
