@@ -12,7 +12,7 @@ PATH=$PWD/.venv/bin:$PATH .venv/bin/python -m auditwheel repair --plat manylinux
 echo "==> trying it in an empty venv"
 trial=$(mktemp -d)
 trap 'rm -rf "$trial"' EXIT
-.venv/bin/python -c 'import sys; print(sys._base_executable)' | xargs -I{} {} -m venv "$trial/venv"
+"$(.venv/bin/python -c 'import sys; print(sys._base_executable)')" -m venv "$trial/venv"
 "$trial/venv/bin/python" -m pip install -q --disable-pip-version-check wheelhouse/*.whl
 cd "$trial"
 venv/bin/python - <<'PY'
