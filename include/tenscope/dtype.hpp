@@ -8,12 +8,25 @@
 namespace tenscope {
 
 enum class DType : std::uint8_t {
-  F64, F32, F16, BF16,
-  F8E4M3, F8E5M2, F8E4M3Fnuz, F8E5M2Fnuz,
-  I64, I32, I16, I8,
-  U64, U32, U16, U8,
+  F64,
+  F32,
+  F16,
+  BF16,
+  F8E4M3,
+  F8E5M2,
+  F8E4M3Fnuz,
+  F8E5M2Fnuz,
+  I64,
+  I32,
+  I16,
+  I8,
+  U64,
+  U32,
+  U16,
+  U8,
   Bool,
-  C64, C128,
+  C64,
+  C128,
 };
 
 inline constexpr int kDTypeCount = 19;

@@ -25,7 +25,8 @@ struct EventInfo {
   std::int64_t call = -1;  // -1: counted by the run, per name and step
   std::string_view site;   // "file.py:12"
   std::string_view scope;  // the module's path or the function it happened in
-  std::string_view io;     // input, output, grad_output, grad_input, loss, grad, param, buffer, local; empty: a plain value
+  std::string_view
+      io;  // input, output, grad_output, grad_input, loss, grad, param, buffer, local; empty: a plain value
   std::string_view phase;  // init, forward, backward, optimizer
   std::string_view root;   // label of the outermost module: class and order, "GPT#0"
   std::string_view cls;    // class of the module, or qualified name of the function
@@ -59,7 +60,8 @@ struct BigInt {  // an integer beyond 64 bits, in decimal
 };
 
 // A number or text inline, a tensor, or nothing (monostate: the event has no value; nullptr: the value None).
-using EventValue = std::variant<std::monostate, std::nullptr_t, bool, std::int64_t, double, BigInt, std::string, TensorRecord>;
+using EventValue =
+    std::variant<std::monostate, std::nullptr_t, bool, std::int64_t, double, BigInt, std::string, TensorRecord>;
 
 // One event as read back.
 struct Event {

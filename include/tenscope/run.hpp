@@ -17,17 +17,18 @@ enum class Keep { First, Last };          // past max_bytes: stop keeping bytes;
 enum class Values { Full, Stats };        // keep a tensor's bytes, or its statistics and fingerprint only
 
 struct RunOptions {
-  std::string name;             // folder below the base; empty: a timestamp, YYYYMMDD_HHMMSS, made unique
+  std::string name;  // folder below the base; empty: a timestamp, YYYYMMDD_HHMMSS, made unique
   int rank = 0;
   int world_size = 1;
-  // The folder `name` is shared with other processes: join it where it exists; a writer's folder that is taken there becomes
-  // rank-N.pid-PID. Otherwise a name whose rank-N is taken is made unique by a number behind it. Always so for world_size > 1.
+  // The folder `name` is shared with other processes: join it where it exists; a writer's folder that is taken there
+  // becomes rank-N.pid-PID. Otherwise a name whose rank-N is taken is made unique by a number behind it. Always so for
+  // world_size > 1.
   bool join = false;
   Durability durability = Durability::Process;
   std::uint64_t max_bytes = 0;  // 0: no budget
   Keep keep = Keep::First;
   std::uint64_t segment_bytes = 256u << 20;
-  bool strict = false;          // errors are thrown instead of counted (also TENSCOPE_STRICT=1)
+  bool strict = false;  // errors are thrown instead of counted (also TENSCOPE_STRICT=1)
   // Called once per kind of trouble, from the thread that met it. Empty: one line on stderr.
   std::function<void(const std::string&)> on_warning;
 };
@@ -39,12 +40,12 @@ struct Recorded {
   std::uint64_t seq = 0;
   std::int64_t step = 0;
   std::int64_t call = 0;
-  Summary summary;         // of a tensor
+  Summary summary;  // of a tensor
 };
 
-// A recording. Thread-safe. Creating a Run makes base/<name>/ with run.json and the folder of this writer; a fork's child
-// writes to a folder of its own from its first record on. Nothing of the caller's is kept after a call returns. Unless
-// strict, recording calls never throw: trouble is warned of once and counted in dropped().
+// A recording. Thread-safe. Creating a Run makes base/<name>/ with run.json and the folder of this writer; a fork's
+// child writes to a folder of its own from its first record on. Nothing of the caller's is kept after a call returns.
+// Unless strict, recording calls never throw: trouble is warned of once and counted in dropped().
 class Run {
  public:
   explicit Run(const std::filesystem::path& base, RunOptions options = {});
@@ -57,12 +58,14 @@ class Run {
 
   Recorded record(std::string_view name, const TensorView& tensor) { return record(EventInfo{.name = name}, tensor); }
   Recorded record(std::string_view name, double value) { return record(EventInfo{.name = name}, EventValue(value)); }
-  Recorded record(std::string_view name, std::int64_t value) { return record(EventInfo{.name = name}, EventValue(value)); }
+  Recorded record(std::string_view name, std::int64_t value) {
+    return record(EventInfo{.name = name}, EventValue(value));
+  }
   Recorded record(std::string_view name, std::string_view text) {
     return record(EventInfo{.name = name}, EventValue(std::string(text)));
   }
 
-  std::int64_t step();                    // begins the next step and returns its number
+  std::int64_t step();  // begins the next step and returns its number
   void step(std::int64_t number);
   std::int64_t current_step() const noexcept;
 
@@ -73,8 +76,8 @@ class Run {
   void flush();  // with Durability::Disk: everything recorded so far is on the disk when it returns
   void close();  // seals the open segment, trims the journal; idempotent
 
-  const std::filesystem::path& path() const noexcept;         // the run's folder
-  std::filesystem::path writer_path() const;                  // this writer's folder in it
+  const std::filesystem::path& path() const noexcept;  // the run's folder
+  std::filesystem::path writer_path() const;           // this writer's folder in it
   std::uint64_t dropped() const noexcept;
 
   struct Impl;
@@ -83,8 +86,8 @@ class Run {
   std::shared_ptr<Impl> impl_;
 };
 
-// From now on SIGTERM closes every open run of this process in order before it ends the process as usual. Returns false and
-// does nothing where the program handles or ignores SIGTERM itself. Starts a thread that sleeps.
+// From now on SIGTERM closes every open run of this process in order before it ends the process as usual. Returns false
+// and does nothing where the program handles or ignores SIGTERM itself. Starts a thread that sleeps.
 bool close_runs_on_sigterm();
 
 }  // namespace tenscope

@@ -20,9 +20,9 @@ struct Fingerprint {
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
-// Statistics of a tensor's elements. min, max, mean, std, l2 and abs_max are over the finite elements and NaN where there
-// is none. std is the population's (NumPy's default). Of a complex tensor the real and imaginary parts count as two elements.
-// Bool counts as 0 and 1.
+// Statistics of a tensor's elements. min, max, mean, std, l2 and abs_max are over the finite elements and NaN where
+// there is none. std is the population's (NumPy's default). Of a complex tensor the real and imaginary parts count as
+// two elements. Bool counts as 0 and 1.
 struct Stats {
   std::int64_t count = 0;  // all elements, finite or not
   double min = std::numeric_limits<double>::quiet_NaN();

@@ -14,7 +14,8 @@ namespace tenscope {
 
 inline constexpr int kMaxRank = 64;
 
-// A borrowed view of a tensor in host memory. Whatever it points to must stay alive and unchanged while the view is used.
+// A borrowed view of a tensor in host memory. Whatever it points to must stay alive and unchanged while the view is
+// used.
 struct TensorView {
   const void* data = nullptr;
   DType dtype = DType::F32;
@@ -31,20 +32,60 @@ bool is_c_order(const TensorView& view) noexcept;
 // or a null pointer with elements behind it.
 void validate(const TensorView& view);
 
-template <class T> struct dtype_of;
-template <> struct dtype_of<double> { static constexpr DType value = DType::F64; };
-template <> struct dtype_of<float> { static constexpr DType value = DType::F32; };
-template <> struct dtype_of<std::int64_t> { static constexpr DType value = DType::I64; };
-template <> struct dtype_of<std::int32_t> { static constexpr DType value = DType::I32; };
-template <> struct dtype_of<std::int16_t> { static constexpr DType value = DType::I16; };
-template <> struct dtype_of<std::int8_t> { static constexpr DType value = DType::I8; };
-template <> struct dtype_of<std::uint64_t> { static constexpr DType value = DType::U64; };
-template <> struct dtype_of<std::uint32_t> { static constexpr DType value = DType::U32; };
-template <> struct dtype_of<std::uint16_t> { static constexpr DType value = DType::U16; };
-template <> struct dtype_of<std::uint8_t> { static constexpr DType value = DType::U8; };
-template <> struct dtype_of<bool> { static constexpr DType value = DType::Bool; };
-template <> struct dtype_of<std::complex<float>> { static constexpr DType value = DType::C64; };
-template <> struct dtype_of<std::complex<double>> { static constexpr DType value = DType::C128; };
+template <class T>
+struct dtype_of;
+template <>
+struct dtype_of<double> {
+  static constexpr DType value = DType::F64;
+};
+template <>
+struct dtype_of<float> {
+  static constexpr DType value = DType::F32;
+};
+template <>
+struct dtype_of<std::int64_t> {
+  static constexpr DType value = DType::I64;
+};
+template <>
+struct dtype_of<std::int32_t> {
+  static constexpr DType value = DType::I32;
+};
+template <>
+struct dtype_of<std::int16_t> {
+  static constexpr DType value = DType::I16;
+};
+template <>
+struct dtype_of<std::int8_t> {
+  static constexpr DType value = DType::I8;
+};
+template <>
+struct dtype_of<std::uint64_t> {
+  static constexpr DType value = DType::U64;
+};
+template <>
+struct dtype_of<std::uint32_t> {
+  static constexpr DType value = DType::U32;
+};
+template <>
+struct dtype_of<std::uint16_t> {
+  static constexpr DType value = DType::U16;
+};
+template <>
+struct dtype_of<std::uint8_t> {
+  static constexpr DType value = DType::U8;
+};
+template <>
+struct dtype_of<bool> {
+  static constexpr DType value = DType::Bool;
+};
+template <>
+struct dtype_of<std::complex<float>> {
+  static constexpr DType value = DType::C64;
+};
+template <>
+struct dtype_of<std::complex<double>> {
+  static constexpr DType value = DType::C128;
+};
 
 // A TensorView that holds its own shape, so that it can be made in one expression:
 //   run.record("q", tenscope::view(pointer, {batch, heads, tokens, size}));

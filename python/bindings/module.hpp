@@ -16,5 +16,6 @@ void init_tracer(nb::module_& m);
 void init_rundiff(nb::module_& m);
 void init_compare(nb::module_& m);
 
-// Sets the Python exception for an error of the core. nanobind's functions need not call it: they translate by themselves.
+// Sets the Python exception for an error of the core. nanobind's functions need not call it: they translate by
+// themselves.
 void set_python_error(const tenscope::Error& error) noexcept;

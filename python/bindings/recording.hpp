@@ -15,8 +15,8 @@ int record_object(Run& run, const EventInfo& info, PyObject* object, Values valu
 // Records an event with a value that is no Python object, or with none (monostate): enter, exit, notes. Same promises.
 int record_value(Run& run, const EventInfo& info, const EventValue& value);
 
-// Types that tenscope.register() knows: a dict from type to a callable that gives what is recorded in an object's place.
-// Kept for ever.
+// Types that tenscope.register() knows: a dict from type to a callable that gives what is recorded in an object's
+// place. Kept for ever.
 void set_registered(PyObject* types) noexcept;
 
 // The process-wide run that tenscope.init() opened, or null. Borrowed.

@@ -32,7 +32,9 @@ TEST(TensorView, c_order_ignores_strides_of_length_one_axes) {
 
 TEST(TensorView, validate_refuses_what_cannot_be_read) {
   float value = 0;
-  const auto check = [&](std::vector<std::int64_t> shape, const void* data) { validate({data, DType::F32, shape, {}}); };
+  const auto check = [&](std::vector<std::int64_t> shape, const void* data) {
+    validate({data, DType::F32, shape, {}});
+  };
   EXPECT_NO_THROW(check({}, &value));
   EXPECT_NO_THROW(check({0, 1L << 62, 1L << 62}, nullptr));
   EXPECT_THROW(check({2}, nullptr), Error);

@@ -1,8 +1,8 @@
 #include "tenscope/summary.hpp"
 
-#include <charconv>
-
 #include <fmt/format.h>
+
+#include <charconv>
 
 namespace tenscope {
 

@@ -1,8 +1,8 @@
 #include "tenscope/tensor_view.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "tenscope/error.hpp"
 

@@ -50,7 +50,8 @@ class JournalReader {
 
   bool next(LineBatch& batch);  // false at the end
 
-  // Once at the end: the offset behind the last good line or reported damage, and the size of the torn line that follows.
+  // Once at the end: the offset behind the last good line or reported damage, and the size of the torn line that
+  // follows.
   std::uint64_t content_end() const noexcept { return content_end_; }
   std::uint64_t torn_bytes() const noexcept { return bad_end_ - bad_begin_; }
 
