@@ -266,7 +266,7 @@ def test_large_ones_use_threads_and_agree():
 def command(*arguments):
     program = Path(sys.prefix) / "bin" / "tenscope"
     if not program.exists():
-        pytest.skip("the command line program is not installed")
+        pytest.fail("the command line program is not installed: pip install -e .")
     return subprocess.run([program, "diff", *map(str, arguments)], capture_output=True, text=True, timeout=60)
 
 

@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def find_child():
     built = sorted((ROOT / "build").glob("*/tests/crash_child"), key=lambda path: path.stat().st_mtime)
     if not built:
-        pytest.skip("crash_child is not built (cmake --build build/release --target crash_child)")
+        pytest.fail("crash_child is not built (cmake --build build/release --target crash_child)")
     return built[-1]
 
 

@@ -335,3 +335,11 @@ def test_assert_close():
     testing.assert_close({"x": x}, {"x": x + 1e-9})
     with pytest.raises(AssertionError, match="the values differ"):
         testing.assert_close({"x": x}, {"x": x + 1})
+
+
+def test_the_helpers_are_there_without_an_import_of_their_own():
+    import subprocess
+    import sys
+
+    program = "import tenscope; tenscope.testing.assert_same_run; tenscope.testing.assert_close"
+    subprocess.run([sys.executable, "-c", program], check=True)

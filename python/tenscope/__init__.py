@@ -64,10 +64,12 @@ _NEEDS_TORCH = {"check_sync": "_sync", "trace": "_trace"}
 
 
 def __getattr__(name: str):
-    if name not in _NEEDS_TORCH:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
+    if name == "testing":
+        return importlib.import_module("tenscope.testing")
+    if name not in _NEEDS_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"tenscope.{_NEEDS_TORCH[name]}"), name)
 
 

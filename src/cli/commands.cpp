@@ -25,7 +25,7 @@ constexpr Command kCommands[] = {
      prepare_verify},
     {"repair", "Seal what a crash left open",
      "  tenscope repair runs/20261115_201530 && tenscope verify runs/20261115_201530", prepare_repair},
-    {"export", "Write tensors to .npy, .npz or .safetensors",
+    {"export", "Write tensors to .npy, .npz, .safetensors or .h5",
      "  tenscope export runs q.npy --name blocks.0.attn.q --step 3\n"
      "  tenscope export runs all.npz\n"
      "  tenscope export runs attn.safetensors --name 'blocks.*.attn.*' --step 2:5\n"
