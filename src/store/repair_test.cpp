@@ -42,6 +42,35 @@ TEST(Repair, makes_a_crashed_run_whole) {
   EXPECT_EQ(items.at("w@1#0").layout, "F64 [2]");
 }
 
+// Another thread sealed the segment between a tensor's bytes and its line. Equal bytes that were recorded meanwhile
+// refer to those whose line is missing.
+TEST(Repair, a_sealed_segment_may_have_tensors_whose_events_a_crash_cut_off) {
+  RunFixture run;
+  run.add_tensor<float>("kept", 0, {1, 2});
+  run.add_tensor<float>("first_of_equal", 0, {3, 4});
+  run.add_tensor<float>("lost", 0, {5, 6});
+  run.close();
+  repair(run.path());
+  ASSERT_TRUE(verify(run.path()).empty()) << all(verify(run.path()));
+  RunFixture crashed;
+  fs::copy(segment_path(run.writer(), 0, false), segment_path(crashed.writer(), 0, false));
+  crashed.add_tensor_line<float>("kept", 0, {1, 2}, "[0,4096,8]");
+  crashed.add_tensor_line<float>("second_of_equal", 0, {3, 4}, "[0,4104,8]");
+  EXPECT_EQ(verify(crashed.path()).size(), 1u) << all(verify(crashed.path()));
+  repair(crashed.path());
+  EXPECT_TRUE(verify(crashed.path()).empty()) << all(verify(crashed.path()));
+}
+
+TEST(Verify, a_run_closed_in_order_tells_of_every_tensor) {
+  RunFixture run;
+  run.add_tensor<float>("w", 0, {1, 2});
+  repair(run.path());
+  RunFixture other;
+  fs::copy(segment_path(run.writer(), 0, false), segment_path(other.writer(), 0, false));
+  other.close();
+  EXPECT_EQ(verify(other.path()).size(), 1u) << all(verify(other.path()));
+}
+
 TEST(Repair, is_idempotent) {
   RunFixture run;
   crash(run);
