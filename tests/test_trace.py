@@ -206,6 +206,33 @@ def test_call_order_durations_and_exceptions(run):
     assert events(run, kind="enter")[0].cls == "Model" and events(run, kind="enter")[0].root == "Model#0"
 
 
+def test_arguments_changed_in_place_are_recorded_after_the_call(run):
+    class Shift(nn.Module):
+        def forward(self, x, *, also):
+            x.add_(1)
+            also["y"].mul_(2)
+            return x.sum()
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift, self.relu = Shift(), nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            y = x - 1
+            self.shift(y, also={"y": x, "z": x.clone()})
+            return self.relu(y)
+
+    with tenscope.trace(Model()) as traced:
+        traced.model(torch.tensor([1.0, 2.0]))
+    after = {e.name: (e.io, e.torch().tolist()) for e in events(run) if e.name.endswith(".after")}
+    assert after == {
+        "shift.input.0.after": ("output", [1.0, 2.0]),
+        "shift.input.also.y.after": ("output", [2.0, 4.0]),
+        "input.0.after": ("output", [2.0, 4.0]),
+    }, "what was not changed, or was returned, is not told again"
+
+
 def test_stack_recovers_from_an_interrupt(run):
     class Interrupted(nn.Module):
         stop = True

@@ -43,7 +43,7 @@ class What:
 class Frame:
     """A module call under way."""
 
-    __slots__ = ("call", "edges", "info", "module", "on", "saw_child", "spent_ns", "started_ns")
+    __slots__ = ("call", "edges", "info", "module", "on", "saw_child", "spent_ns", "started_ns", "versions")
 
     def __init__(self, info: ModuleInfo, module, call: int, on: bool):
         self.info = info
@@ -52,6 +52,7 @@ class Frame:
         self.on = on
         self.edges = None
         self.saw_child = False
+        self.versions = None
 
 
 class Probe:
@@ -139,9 +140,9 @@ class Probe:
                 return
             try:
                 if len(rest) == 2:
-                    self._exit(module, rest[1], None)
+                    self._exit(module, args, rest[0], rest[1], None)
                 else:
-                    self._exit(module, None, sys.exc_info()[1])
+                    self._exit(module, args, None, None, sys.exc_info()[1])
             except Exception as error:
                 self.trouble(error)
 
@@ -204,11 +205,12 @@ class Probe:
             flatten(kwargs, "", [], inputs)
         if what.inputs:
             self._record_members(frame, f"{info.prefix}input", "input", inputs)
+            frame.versions = versions_of(inputs)
         if tracks_grads:
             tensors = [member for member in inputs if isinstance(member[2], torch.Tensor)]
             frame.edges = _grads.InputEdges(tensors)
 
-    def _exit(self, module, output, error: BaseException | None) -> None:
+    def _exit(self, module, args, kwargs, output, error: BaseException | None) -> None:
         began = perf_counter_ns()
         stack = self.stack()
         if not stack or _graph_task_id() != -1:
@@ -222,7 +224,7 @@ class Probe:
         nodes: list = []
         if frame.on:
             if error is None:
-                nodes = self._record_outputs(frame, module, output)
+                nodes = self._record_outputs(frame, module, args, kwargs, output)
             self._record_exit(frame, module, elapsed, error)
         if not stack:
             if not nodes and not frame.on and self.what.grads:
@@ -232,10 +234,12 @@ class Probe:
             self.end_outermost(frame.info, nodes)
         self._local.spent_ns += perf_counter_ns() - began
 
-    def _record_outputs(self, frame: Frame, module, output) -> list:
+    def _record_outputs(self, frame: Frame, module, args, kwargs, output) -> list:
         info, what = frame.info, self.what
         members: list = []
         flatten(output, "", [], members)
+        if frame.versions:
+            self._record_changed_inputs(frame, args, kwargs, members)
         if what.outputs:
             self._record_members(frame, f"{info.prefix}output", "output", members)
         if what.buffers and module._buffers:
@@ -284,6 +288,27 @@ class Probe:
                 meta=index_meta(index),
                 values=values,
             )
+
+    def _record_changed_inputs(self, frame: Frame, args, kwargs, outputs: list) -> None:
+        """Arguments that the call changed in place, unless they are what it returned."""
+        inputs: list = []
+        flatten(args, "", [], inputs)
+        if kwargs:
+            flatten(kwargs, "", [], inputs)
+        now = versions_of(inputs)
+        before = frame.versions
+        if now == before:
+            return
+        returned = {id(value) for _, _, value in outputs}
+        changed = [
+            (f"{suffix}.after", index, value)
+            for suffix, index, value in inputs
+            if suffix in before
+            and before[suffix] != now[suffix]
+            and before[suffix][0] == id(value)
+            and id(value) not in returned
+        ]
+        self._record_members(frame, f"{frame.info.prefix}input", "output", changed)
 
     def _record_buffers(self, frame: Frame, module) -> None:
         info = frame.info
@@ -350,6 +375,16 @@ class Probe:
 
 def is_compiled(module) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod")
+
+
+def versions_of(members: list) -> dict[str, tuple[int, int]]:
+    """Which tensors they are, and how often each was changed in place so far. Those of inference mode do not count it."""
+    with torch._C.DisableTorchFunction():
+        return {
+            suffix: (id(value), value._version)
+            for suffix, _, value in members
+            if isinstance(value, torch.Tensor) and not value.is_inference()
+        }
 
 
 def index_meta(index: list) -> str:

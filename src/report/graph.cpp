@@ -148,7 +148,7 @@ class RunModules {
     const bool is_input = event.io == "input", is_output = event.io == "output";
     const auto& shape = std::get<TensorRecord>(event.value).shape;
     if (is_input && facts.calls <= 1 && facts.outputs.empty()) facts.inputs.push_back(shape);
-    if (is_output && facts.calls <= 1) facts.outputs.push_back(shape);
+    if (is_output && facts.calls <= 1 && !event.name.ends_with(".after")) facts.outputs.push_back(shape);
     if (!is_nonfinite) return;
     raise(facts.nonfinite, is_output ? NonFinite::Output : is_input ? NonFinite::Input : NonFinite::Gradient);
     if (is_input) has_nonfinite_input_[&facts] = true;
