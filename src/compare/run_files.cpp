@@ -167,12 +167,15 @@ std::vector<RankDifference> diff_ranks(const fs::path& run) {
                 fmt::format("cannot compare ranks: the run has only one: {}", run.string()));
   FileComparer comparer(reader, reader);
 
+  // What a tensor was at a moment of a rank's own time; `nth` counts events within a phase of a step.
   struct Key {
     compare::TextId root, name;
-    std::int64_t step, call;
     compare::Io io;
+    std::int64_t step;
     compare::Phase phase;
+    int nth;
     auto operator<=>(const Key&) const = default;
+    bool is_of(const Key& other) const { return root == other.root && name == other.name && io == other.io; }
   };
   std::map<Key, const Item*> reference;
   // Gradients that are still being accumulated may differ: the last backward of a step counts.
@@ -185,20 +188,30 @@ std::vector<RankDifference> diff_ranks(const fs::path& run) {
     if (item.io == compare::Io::Grad) return item.call == last_backward[item.step];
     return item.io == compare::Io::Param || item.io == compare::Io::Buffer;
   };
-  const auto key_of = [](const Item& item) {
-    return Key{item.root, item.name, item.step, item.call, item.io, item.phase};
+  std::map<Key, int> counts;
+  const auto key_of = [&](const Item& item) {
+    Key key{item.root, item.name, item.io, item.step, item.phase, 0};
+    key.nth = counts[key]++;
+    return key;
   };
   for (const Item& item : timeline.lanes[0].items)
     if (is_shared(item)) reference.emplace(key_of(item), &item);
+  // Parameters and buffers are recorded when they change: where the other rank has no such event, its last one counts.
+  const auto counterpart = [&](const Key& key) -> const Item* {
+    auto after = reference.upper_bound(key);
+    if (after == reference.begin()) return nullptr;
+    const auto& [other, item] = *std::prev(after);
+    return other == key || (key.io != compare::Io::Grad && other.is_of(key)) ? item : nullptr;
+  };
 
   std::map<std::pair<compare::TextId, compare::Io>, std::size_t> found;  // by name and role, into result
   std::vector<RankDifference> result;
-  for (std::size_t lane = 1; lane < timeline.lanes.size(); ++lane)
+  for (std::size_t lane = 1; lane < timeline.lanes.size(); ++lane) {
+    counts.clear();
     for (const Item& item : timeline.lanes[lane].items) {
       if (!is_shared(item)) continue;
-      const auto other = reference.find(key_of(item));
-      if (other == reference.end()) continue;
-      if (other->second->fingerprint == item.fingerprint && other->second->shape == item.shape) continue;
+      const Item* other = counterpart(key_of(item));
+      if (other == nullptr || (other->fingerprint == item.fingerprint && other->shape == item.shape)) continue;
       const auto [place, is_new] = found.try_emplace({item.name, item.io}, result.size());
       const int rank = timeline.lanes[lane].rank;
       if (is_new) {
@@ -214,7 +227,7 @@ std::vector<RankDifference> diff_ranks(const fs::path& run) {
                             .call = item.call,
                             .rank = rank};
         difference.ranks.push_back(rank);
-        difference.rel_max = comparer.measure(*other->second, item).relative();
+        difference.rel_max = comparer.measure(*other, item).relative();
         result.push_back(std::move(difference));
         continue;
       }
@@ -223,8 +236,11 @@ std::vector<RankDifference> diff_ranks(const fs::path& run) {
         difference.ranks.push_back(rank);
       if (item.step < difference.place.step) difference.place.step = item.step;
     }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const RankDifference& x, const RankDifference& y) { return x.place.step < y.place.step; });
+  }
+  // Buffers (running statistics) are often each rank's own: they stand last.
+  std::stable_sort(result.begin(), result.end(), [](const RankDifference& x, const RankDifference& y) {
+    return std::pair(x.place.io == "buffer", x.place.step) < std::pair(y.place.io == "buffer", y.place.step);
+  });
   return result;
 }
 
