@@ -42,7 +42,14 @@ def t5():
     return transformers.T5ForConditionalGeneration(config), {"input_ids": ids, "labels": ids}
 
 
-@pytest.mark.parametrize("make", [bert, llama, vit, t5])
+def mamba():
+    config = transformers.MambaConfig(
+        vocab_size=30, hidden_size=16, state_size=4, num_hidden_layers=2, conv_kernel=3, use_mambapy=False
+    )
+    return transformers.MambaForCausalLM(config), {"input_ids": torch.randint(0, 30, (2, 5)), "use_cache": False}
+
+
+@pytest.mark.parametrize("make", [bert, llama, vit, t5, mamba])
 def test_sees_what_plain_hooks_see(tmp_path, make):
     torch.manual_seed(0)
     model, inputs = make()

@@ -27,6 +27,7 @@ __all__ = [
     "Diff",
     "Error",
     "Event",
+    "Hdf5Saver",
     "IoError",
     "NotFoundError",
     "Recording",
@@ -46,6 +47,7 @@ __all__ = [
     "diff",
     "disable",
     "enable",
+    "gather",
     "init",
     "load",
     "open",
@@ -60,7 +62,7 @@ __all__ = [
     "watching",
 ]
 
-_NEEDS_TORCH = {"check_sync": "_sync", "trace": "_trace"}
+_NEEDS_TORCH = {"Hdf5Saver": "_hdf5", "check_sync": "_sync", "gather": "_gather", "trace": "_trace"}
 
 
 def __getattr__(name: str):

@@ -27,7 +27,8 @@ class Hdf5Saver:
     """Appends series: dataset `<name>`, and beside it `<name>_iterations` and `<name>_ranks`. Writes on rank 0 only.
 
     Floating values become float_dtype, integers and bools int_dtype (int64 where they do not fit), complex ones stay,
-    text is text. A smaller value than the first is padded with zeros at the end of each axis.
+    text is text. A smaller value than the first is padded with zeros at the end of each axis. As a callback after a
+    gathering it appends what it gets and empties the lists.
     """
 
     def __init__(
@@ -83,6 +84,20 @@ class Hdf5Saver:
         _extend(iteration_set, iterations)
         _extend(self._ranks[name], ranks if ranks is not None else [0] * len(iterations))
         self.file.flush()
+
+    def __call__(self, name: str, values: list, iterations: list, ranks: list | None = None) -> None:
+        if self.file is None:
+            return
+        self.append(name, values, iterations, ranks)
+        for entries in (values, iterations, ranks):
+            if entries is not None:
+                entries.clear()
+
+    def __enter__(self) -> Hdf5Saver:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
 
     def close(self) -> None:
         if self.file is not None and self.file.id.valid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
@@ -25,6 +26,14 @@ def unwrap(module: nn.Module) -> nn.Module:
         if inner is None:
             return module
         module = inner
+
+
+def class_of(module: nn.Module) -> type:
+    """The module's class as its author wrote it: fully_shard gives a module a class of its own."""
+    fsdp = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", None)
+    if fsdp is None or not isinstance(module, fsdp):
+        return type(module)
+    return next(cls for cls in type(module).__mro__ if issubclass(cls, nn.Module) and not issubclass(cls, fsdp))
 
 
 def plain_paths(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -73,10 +82,11 @@ class ModuleInfo:
         self.module = weakref.ref(module)
         self.path = path
         self.prefix = f"{path}." if path else ""
-        self.cls = type(module).__name__
+        cls = class_of(module)
+        self.cls = cls.__name__
         self.root = root
-        self.callable = getattr(type(module), "forward", None) is not nn.Module.forward  # a ModuleList is not
-        self.site = forward_site(type(module))
+        self.callable = getattr(cls, "forward", None) is not nn.Module.forward  # a ModuleList is not
+        self.site = forward_site(cls)
         self.wanted = wanted
         self.aliases: list[str] = []
         self.counter = root.counters.setdefault(path, [0])  # calls so far, shared by whatever has this path
@@ -122,7 +132,7 @@ class Names:
     def root(self, module: nn.Module) -> Root:
         label = self._labels.get(module)
         if label is None:
-            cls = type(module).__name__
+            cls = class_of(module).__name__
             order = self._per_class.get(cls, 0)
             self._per_class[cls] = order + 1
             label = self._labels[module] = f"{cls}#{order}"

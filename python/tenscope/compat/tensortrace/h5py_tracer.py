@@ -7,7 +7,7 @@ import numpy as np
 from tenscope._hdf5 import Hdf5Saver
 
 
-class H5PYSaverCallback:
+class H5PYSaverCallback(Hdf5Saver):
     """A post_gather or post_trace callback: appends what it gets to the file, and empties the lists."""
 
     def __init__(
@@ -21,7 +21,7 @@ class H5PYSaverCallback:
         shuffle=False,
         existing_ok=True,
     ):
-        self._saver = Hdf5Saver(
+        super().__init__(
             dataset_file,
             iteration_dtype=iteration_dtype,
             float_dtype=float_dtype,
@@ -31,18 +31,3 @@ class H5PYSaverCallback:
             shuffle=shuffle,
             existing_ok=existing_ok,
         )
-
-    @property
-    def datasets(self):
-        return self._saver.datasets
-
-    def __call__(self, name, values, iterations, ranks=None) -> None:
-        if self._saver.file is None:
-            return
-        self._saver.append(name, values, iterations, ranks)
-        for entries in (values, iterations, ranks):
-            if entries is not None:
-                entries.clear()
-
-    def close(self) -> None:
-        self._saver.close()
