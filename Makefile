@@ -50,7 +50,7 @@ test-python-%: setup
 	@tools/setup.sh $*
 	@if [ -d .venv-$* ]; then \
 	  echo "==> Python tests on Python $*"; \
-	  .venv-$*/bin/python $(PIP_INSTALL) -C build-dir=build/py$* && .venv-$*/bin/python -m pytest -n 2; fi
+	  .venv-$*/bin/python $(PIP_INSTALL) -C build-dir=build/py$* && .venv-$*/bin/python -m pytest -n 2 -m "not torture"; fi
 
 .PHONY: tsan
 tsan: setup  ## the C++ tests under ThreadSanitizer

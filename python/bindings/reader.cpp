@@ -132,6 +132,8 @@ void bind_values(nb::module_& m) {
       .def_ro("folder", &WriterInfo::folder)
       .def_ro("rank", &WriterInfo::rank)
       .def_ro("closed", &WriterInfo::closed)
+      .def_ro("repaired", &WriterInfo::repaired)
+      .def_ro("running", &WriterInfo::running)
       .def_ro("event_count", &WriterInfo::event_count);
 }
 

@@ -77,9 +77,17 @@ def _rows(run: Recording) -> list[tuple[str, ...]]:
     return rows
 
 
+def _state(writers) -> str:
+    if any(writer.running for writer in writers):
+        return "running"
+    if any(not writer.closed and not writer.repaired for writer in writers):
+        return "crashed"
+    return "repaired after a crash" if any(writer.repaired for writer in writers) else "closed"
+
+
 def _head(run: Recording) -> str:
     names = len(run.names())
-    state = "closed" if run.closed else "open or crashed"
+    state = _state(run.writers)
     ranks = f", ranks {ranges(run.ranks)}" if len(run.ranks) > 1 else ""
     steps = run.steps()
     return f"{run.path}: {len(run)} events, {names} names, steps {ranges(steps) or 'none'}{ranks}, {state}"
