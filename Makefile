@@ -15,7 +15,7 @@ setup:  ## install what is needed: Debian packages where missing, Python package
 	@tools/setup.sh
 
 .PHONY: build
-build: setup  ## build the core, the command line, the tests and the Python package (editable, in .venv)
+build: setup  ## build the core, the command line and the Python package (editable, in .venv)
 	@echo "==> building (build/release)"
 	@cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) > build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
 	@rm -f build-configure.log
@@ -34,7 +34,7 @@ test: build test-cpp test-python test-pythons  ## set up, build, and run every t
 test-cpp: setup  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@echo "==> C++ tests under asan and ubsan (build/asan)"
 	@cmake --preset asan > /dev/null
-	@cmake --build build/asan
+	@cmake --build build/asan --target unit_tests
 	@ctest --test-dir build/asan --output-on-failure -j2
 
 .PHONY: test-python
@@ -55,7 +55,7 @@ test-python-%: setup
 .PHONY: tsan
 tsan: setup  ## the C++ tests under ThreadSanitizer
 	@cmake --preset tsan > /dev/null
-	@cmake --build build/tsan
+	@cmake --build build/tsan --target unit_tests
 	@ctest --test-dir build/tsan --output-on-failure -j2
 
 .PHONY: torture
@@ -68,6 +68,7 @@ fuzz: setup  ## run every libFuzzer target for SECONDS (default 60) each
 
 .PHONY: bench
 bench: build  ## the benchmarks: each prints a ratio against a peer in the same run
+	@cmake --build build/release --target benchmarks
 	@for program in build/release/bench/*_bench; do echo "==> $$program"; $$program || exit 1; done
 	@for script in bench/bench_*.py; do echo "==> $$script"; $(PYTHON) $$script || exit 1; done
 

@@ -1,6 +1,7 @@
 # A room of the house: a static library from the .cpp files of one folder of src/, its unit tests (*_test.cpp) in one
 # program named <room>_test, and its libFuzzer targets (*_fuzz.cpp). DEPENDS names the rooms and libraries it may use:
-# what is not listed does not link.
+# what is not listed does not link. The tests are no part of `all`: build the target unit_tests.
+add_custom_target(unit_tests)
 add_library(tenscope_flags INTERFACE)
 target_compile_options(tenscope_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
 # The vptr check opens a pipe to look at memory: it fails by itself in a test that leaves no file descriptor.
@@ -30,7 +31,8 @@ function(tenscope_room room)
   target_link_libraries(tenscope_${room} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:tenscope_flags>)
 
   if(TENSCOPE_TESTS AND tests)
-    add_executable(${room}_test ${tests})
+    add_executable(${room}_test EXCLUDE_FROM_ALL ${tests})
+    add_dependencies(unit_tests ${room}_test)
     target_link_libraries(${room}_test PRIVATE tenscope_${room} tenscope_flags GTest::gtest_main)
     gtest_discover_tests(${room}_test TEST_PREFIX ${room}. DISCOVERY_TIMEOUT 60)
   endif()
