@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dis
 import inspect
 import linecache
@@ -10,7 +11,7 @@ import os
 import re
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType
 
@@ -279,11 +280,46 @@ def watch(
         watcher = _core.make_watcher(watcher_parts, options)
         watcher.add(plain.__code__, plain)
         watcher.publish(plain.__dict__)
-        plain.changes = ()
+        plain.changes = _LastChanges(watcher)
+        if function is not plain:
+            with contextlib.suppress(AttributeError, TypeError):
+                function.changes = plain.changes
         weakref.finalize(plain, watcher.close).atexit = False
         return function
 
     return decorate
+
+
+class _LastChanges(Sequence):
+    """The changes of the call that ended last, whichever that is. A function's own `changes` is replaced at the end of
+    each call; this one stays where another decorator has copied it (functools.wraps) or stands between."""
+
+    def __init__(self, watcher: _core.Watcher):
+        self._watcher = watcher
+
+    def _now(self) -> _core.Changes | tuple[()]:
+        last = self._watcher.last
+        return () if last is None else last
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+    def __getitem__(self, index: int) -> _core.Change:
+        return self._now()[index]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._now(), name)
+
+    def __eq__(self, other: object) -> bool:
+        return self._now() == other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return repr(self._now())
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return tuple, ()
 
 
 def _options(

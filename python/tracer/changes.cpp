@@ -47,6 +47,11 @@ void warn_once(const std::string& message) noexcept {
 
 void note_failure(const char* where) noexcept {
   if (!PyErr_Occurred()) return;
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {  // Ctrl-C is for the program: it gets it at its next line
+    PyErr_Clear();
+    PyErr_SetInterrupt();
+    return;
+  }
   if (const char* strict = std::getenv("TENSCOPE_STRICT"); strict && std::string_view(strict) == "1") {
     PyErr_Print();
     return;

@@ -47,6 +47,13 @@ class Known {
   // (attributes of tensors, repr): needs the GIL, a free error indicator; never leaves an error set.
   bool update(PyObject* value, const Ladder& ladder);
 
+  // Another plain int or float in place of the one that is pinned.
+  void pin_number(PyObject* value) {
+    pin_ = Ref::share(value);
+    id_ = value;
+    type_ = Py_TYPE(value);
+  }
+
   bool seen() const { return seen_; }
   PyObject* pinned() const { return pin_.get(); }  // the last value, where it is a scalar
   const Digest& digest() const { return digest_; }

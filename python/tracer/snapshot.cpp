@@ -141,6 +141,7 @@ class Snapshotter {
       if (result && PyUnicode_CheckExact(result.get())) return result;
       PyErr_Clear();
     }
+    if (PyType_Check(value)) return text(fmt::format("<class {}>", reinterpret_cast<PyTypeObject*>(value)->tp_name));
     return text(fmt::format("<{} at {}>", Py_TYPE(value)->tp_name, static_cast<const void*>(value)));
   }
 

@@ -128,7 +128,7 @@ void bind_changes(nb::module_& m) {
              const auto size = static_cast<Py_ssize_t>(c.log->items.size());
              if (index < 0) index += size;
              if (index < 0 || index >= size) throw nb::index_error("change index out of range");
-             return Change{c.log, c.log->items[static_cast<std::size_t>(index)]};
+             return Change{c.log, c.log->unpack(static_cast<std::size_t>(index))};
            })
       .def_prop_ro(
           "call", [](const Changes& c) { return c.log->call; }, "How many calls came before, from 0.")

@@ -2,13 +2,16 @@
 
 // Overview: the engine of watching. One engine, several doors:
 //
-//   Watcher     what to watch (expressions), in which code, and where changes go: an in-memory log, the current run, a
-//   hook. Session     one watched call: what is known of each expression, and the call's log. Lives from the frame's
-//   start to its
-//               end, through the suspensions of a generator or coroutine.
-//   Frame       a running (or suspended) watched frame and the sessions that look at it.
-//   door_*.cpp  how the interpreter tells of starts, lines and ends: a trace function and a frame evaluator up to 3.11,
-//               sys.monitoring from 3.12 on. They call enter(), look() and leave() and nothing else.
+//   Watcher       what to watch (expressions), in which code, and where changes go: an in-memory log, the current run,
+//                 a hook
+//   Session       one watched call: what is known of each expression, and the call's log. Lives from the frame's start
+//                 to its end, through the suspensions of a generator or coroutine
+//   Frame         a running (or suspended) watched frame and the sessions that look at it
+//   registry.cpp  which code is watched, by whom
+//   frames.cpp    sessions and frames: start, suspension, end
+//   look.cpp      one look at a frame
+//   door_*.cpp    how the interpreter tells of starts, lines and ends: a trace function and a frame evaluator up to
+//                 3.11, sys.monitoring from 3.12 on. They call enter(), look() and leave() and nothing else
 //
 // A look compares the watched expressions with what was known and reports what is new, attributed to the line that has
 // just run. All of it happens under the GIL, with the thread's `busy` flag up, so that whatever Python code a look runs
@@ -23,6 +26,7 @@
 #include <vector>
 
 #include "tenscope/run.hpp"
+#include "tracer/change_store.hpp"
 #include "tracer/expression.hpp"
 #include "tracer/frame_access.h"
 #include "tracer/known.hpp"
@@ -43,8 +47,7 @@ struct WatchOptions {
   Values values = Values::Full;
 };
 
-struct CodeInfo;
-
+// A change unpacked.
 struct ChangeItem {
   Ref name, old_value, new_value;  // old_value null: first sight
   int line = 0;                    // that has just run
@@ -62,7 +65,10 @@ struct CallLog {
   bool raised = false;
   bool finished = false;
   std::int64_t left_out = 0;
-  std::vector<ChangeItem> items;
+  std::vector<Ref> names;
+  ChangeStore items;
+
+  ChangeItem unpack(std::size_t index) const;
 };
 
 struct Session;
@@ -117,6 +123,7 @@ struct Session {
     Ref snapshot;              // of the last value, unless it is a scalar
     PyObject* root = nullptr;  // the variable's value at the last look, null: it had none; compared only
     bool settled = true;       // the root is a pinned scalar or none: the same is the same
+    std::int64_t name = -1;    // of the log's names; -1: not there yet
   };
   std::shared_ptr<Watcher> watcher;
   std::shared_ptr<CallLog> log;
@@ -132,6 +139,21 @@ struct Look {
   bool owns = false;        // the session ends with this frame
 };
 
+// What a look at a line reads first, resolved from the looks: a variable and what is known of it.
+struct Check {
+  PyObject** place = nullptr;  // the variable's slot
+  Session* session = nullptr;
+  Session::Entry* entry = nullptr;
+  PyObject* name = nullptr;  // of an expression that is a plain variable, else null
+  bool cell = false;
+
+  PyObject* value() const {
+    PyObject* value = *place;
+    if (cell && value && PyCell_Check(value)) value = PyCell_GET(value);
+    return value;
+  }
+};
+
 struct Frame {
   ts_frame* frame = nullptr;
   PyObject** slots = nullptr;
@@ -140,9 +162,12 @@ struct Frame {
   unsigned char flags = 0;  // of that line
   bool attached = false;    // watched from its middle on, so that no door saw it start
   std::vector<Look> looks;
-  Ref generator_guard;  // weak reference whose callback drops a suspended frame that dies unseen
+  std::vector<Check> checks;  // of all looks, in their order
+  bool has_unplaced = false;  // some variable has no slot (globals, names of a class body): look slowly at each line
+  Ref generator_guard;        // weak reference whose callback drops a suspended frame that dies unseen
 
   PyCodeObject* code() const { return reinterpret_cast<PyCodeObject*>(info->code.get()); }
+  void resolve_checks();  // after each change of the looks
 };
 
 struct Thread {
@@ -158,7 +183,9 @@ struct Thread {
   Frame* find(ts_frame* frame);
 };
 
-Thread& this_thread();
+extern thread_local constinit Thread* the_thread [[gnu::tls_model("initial-exec")]];  // read at every line
+Thread& make_thread();
+inline Thread& this_thread() { return the_thread ? *the_thread : make_thread(); }
 
 // --- the registry
 void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObject* function, ts_frame* frame);
@@ -190,25 +217,14 @@ void door_attach(Thread& thread, Frame& frame);  // the running frame is watched
 void door_detach(Thread& thread);                // the running frame may not be watched any more
 const char* door_name();
 
-inline PyObject* slot_value(const Frame& frame, Slot slot) {
-  PyObject* value = frame.slots[slot.index];
-  if (slot.cell && value && PyCell_Check(value)) value = PyCell_GET(value);
-  return value;
-}
-
 // True where no watched expression can have changed: each root is the object it was, and either a pinned scalar or the
 // line that ran cannot write.
 inline bool is_unchanged(const Frame& frame) {
   const bool inert = frame.flags & kInert;
-  for (const Look& look : frame.looks) {
-    const Session::Entry* entries = look.session->entries.data();
-    for (const Slot& slot : look.slots) {
-      if (slot.index < 0) return false;
-      const Session::Entry& entry = entries[slot.expression];
-      if (slot_value(frame, slot) != entry.root || !(entry.settled || inert)) return false;
-    }
+  for (const Check& check : frame.checks) {
+    if (check.value() != check.entry->root || !(check.entry->settled || inert)) return false;
   }
-  return true;
+  return !frame.has_unplaced;
 }
 
 inline void look(Thread& thread, Frame& frame, int next_line) noexcept {

@@ -1,121 +1,12 @@
-#define PY_SSIZE_T_CLEAN
-#include "tracer/watcher.hpp"
-
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <ctime>
-#include <filesystem>
-#include <string_view>
 #include <utility>
 
-#include "bindings/module.hpp"
 #include "tracer/changes.hpp"
+#include "tracer/registry.hpp"
 #include "tracer/run_sink.hpp"
 
 namespace tenscope::python {
 namespace {
-
-// The engine's one state. Guarded by the GIL; never destroyed, since threads may outlive the interpreter's end.
-struct Registry {
-  std::unordered_map<PyCodeObject*, CodeInfo*> codes;
-  std::unordered_map<ts_frame*, std::unique_ptr<Frame>> suspended;
-  std::vector<std::unique_ptr<Frame>> dying;  // suspended frames whose generator is being destroyed
-  std::vector<std::weak_ptr<Watcher>> deep;   // watchers that look below their function
-  PyObject* describe = nullptr;
-  std::string own_folder;
-  bool open = false;
-};
-
-Registry& registry() {
-  static auto* instance = new Registry;
-  return *instance;
-}
-
-class Busy {
- public:
-  explicit Busy(Thread& thread) : thread_(thread), before_(thread.busy) { thread.busy = true; }
-  ~Busy() { thread_.busy = before_; }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-
- private:
-  Thread& thread_;
-  bool before_;
-  ErrorKeeper keeper_;
-};
-
-std::int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
-
-std::string utf8(PyObject* text) {
-  const char* data = text ? PyUnicode_AsUTF8(text) : nullptr;
-  PyErr_Clear();
-  return data ? data : "";
-}
-
-// Where the expressions' variables are in frames of this code; those that cannot be there are left out.
-std::vector<Slot> find_slots(const Watcher& watcher, PyCodeObject* code) {
-  std::vector<Slot> slots;
-  const bool namespace_frame = !(code->co_flags & CO_OPTIMIZED);
-  for (std::size_t i = 0; i < watcher.expressions.size(); ++i) {
-    int is_cell = 0;
-    const int index = ts_find_slot(code, watcher.expressions[i].root.get(), &is_cell);
-    if (index >= 0 || namespace_frame || watcher.options.globals) {
-      slots.push_back({static_cast<int>(i), index, is_cell != 0});
-    }
-  }
-  return slots;
-}
-
-// Whether a watcher that looks below its function wants frames of this code.
-bool has_local(const Watcher& watcher, PyCodeObject* code) {
-  const char* file = PyUnicode_AsUTF8(code->co_filename);
-  if (!file) PyErr_Clear();
-  if (file && !registry().own_folder.empty() && std::string_view(file).starts_with(registry().own_folder)) return false;
-  int is_cell = 0;
-  return std::any_of(watcher.expressions.begin(), watcher.expressions.end(),
-                     [&](const Expression& e) { return ts_find_slot(code, e.root.get(), &is_cell) >= 0; });
-}
-
-std::string site_of(const std::string& file) {
-  std::error_code failed;
-  const std::string folder = std::filesystem::current_path(failed).string() + "/";
-  if (file.starts_with(folder)) return file.substr(folder.size());
-  return file.starts_with('/') ? file.substr(file.rfind('/') + 1) : file;
-}
-
-CodeInfo* code_info(PyCodeObject* code) {
-  CodeInfo*& info = registry().codes[code];
-  if (info) return info;
-  info = new CodeInfo;
-  info->code = Ref::share(reinterpret_cast<PyObject*>(code));
-  const char* qualname = ts_code_qualname(code);
-  info->function = qualname ? qualname : utf8(code->co_name);
-  info->file = utf8(code->co_filename);
-  info->site = site_of(info->file);
-  info->first_line = code->co_firstlineno;
-  if (registry().describe) {
-    const Ref facts = Ref::steal(PyObject_CallOneArg(registry().describe, info->code.get()));
-    const char* flags = nullptr;
-    Py_ssize_t size = 0;
-    int one_line_loops = 0;
-    if (facts && PyArg_ParseTuple(facts.get(), "iy#p", &info->first_line, &flags, &size, &one_line_loops)) {
-      info->flags.assign(flags, static_cast<std::size_t>(size));
-      info->one_line_loops = one_line_loops;
-    }
-    PyErr_Clear();
-  }
-  return info;
-}
-
-void listen(CodeInfo& info, bool on) {
-  if (info.listening != on) door_watch(info, on);
-  info.listening = on;
-}
 
 std::shared_ptr<CallLog> new_log(Watcher& watcher, PyCodeObject* code) {
   auto log = std::make_shared<CallLog>();
@@ -171,88 +62,6 @@ void end_sessions(Thread& thread, Frame& frame, bool raised) {
     std::erase(thread.deep, look.session);
     finish(*look.session, raised);
   }
-}
-
-// One value of one expression: is it new, and if so, who is told.
-void observe(const Frame& frame, Session& session, Session::Entry& entry, PyObject* name, PyObject* value,
-             int next_line) {
-  Watcher& watcher = *session.watcher;
-  const WatchOptions& options = watcher.options;
-  PyObject* pinned = entry.known.pinned();
-  Ref old = Ref::share(pinned ? pinned : entry.snapshot.get());
-  if (!entry.known.update(value, options.ladder)) return;
-
-  if (watcher.on_value) {
-    if (frame.flags & kIgnored) return;
-    const Ref line = Ref::steal(PyLong_FromLong(frame.line)), next = Ref::steal(PyLong_FromLong(next_line));
-    PyObject* tag = session.tag ? session.tag.get() : Py_None;
-    const Ref result = Ref::steal(
-        PyObject_CallFunctionObjArgs(watcher.on_value.get(), tag, name, value, line.get(), next.get(), nullptr));
-    if (!result) note_failure("on_value");
-    return;
-  }
-
-  CallLog& log = *session.log;
-  if (!(frame.flags & kIgnored) && options.max_changes >= 0 &&
-      static_cast<std::int64_t>(log.items.size()) >= options.max_changes) {
-    ++log.left_out;
-    entry.snapshot = {};
-    return;
-  }
-  Ref now = entry.known.pinned() ? Ref::share(value) : snapshot(value, options.snapshot);
-  entry.snapshot = entry.known.pinned() ? Ref() : now;
-  if (frame.flags & kIgnored) return;
-
-  log.items.push_back({Ref::share(name), std::move(old), std::move(now), frame.line, next_line, now_ns(), frame.info});
-  if (options.record) record_change(watcher, log, log.items.back(), value);
-  if (watcher.on_change) {
-    const Ref change = make_change(session.log, log.items.back());
-    if (!change || !Ref::steal(PyObject_CallOneArg(watcher.on_change.get(), change.get()))) note_failure("hook");
-  }
-  if (!options.keep) log.items.pop_back();
-}
-
-// A variable of the frame, by name; for names without a slot.
-Ref variable(const Frame& frame, PyObject* name, bool globals) {
-  int is_cell = 0;
-  const int index = ts_find_slot(frame.code(), name, &is_cell);
-  if (index >= 0) return Ref::share(slot_value(frame, {0, index, is_cell != 0}));
-  PyObject* space = ts_frame_namespace(frame.frame);
-  Ref found;
-  if (space) {
-    found = PyDict_Check(space) ? Ref::share(PyDict_GetItemWithError(space, name))
-                                : Ref::steal(PyObject_GetItem(space, name));
-  }
-  if (!found && globals) found = Ref::share(PyDict_GetItemWithError(ts_frame_globals(frame.frame), name));
-  PyErr_Clear();
-  return found;
-}
-
-void look_at(const Frame& frame, const Look& look, const Slot& slot, int next_line) {
-  Session& session = *look.session;
-  const Watcher& watcher = *session.watcher;
-  const Expression& expression = watcher.expressions[slot.expression];
-  Session::Entry& entry = session.entries[slot.expression];
-
-  const Ref root = slot.index >= 0 ? Ref::share(slot_value(frame, slot))
-                                   : variable(frame, expression.root.get(), watcher.options.globals);
-  if (root.get() == entry.root && (entry.settled || (frame.flags & kInert))) return;
-  entry.root = root.get();
-  entry.settled = !root;
-  if (!root) return;
-
-  if (expression.steps.empty()) {
-    observe(frame, session, entry, expression.text.get(), root.get(), next_line);
-    entry.settled = entry.known.pinned() == root.get();
-    return;
-  }
-  const auto look_up = [&](PyObject* name) { return variable(frame, name, watcher.options.globals); };
-  evaluate(expression, root.get(), look_up, [&](PyObject* name, PyObject* value) {
-    const Ref hold = Ref::share(value);
-    Session::Entry& target = expression.any ? session.any_entries[utf8(name)] : entry;
-    observe(frame, session, target, name, value, next_line);
-  });
-  if (expression.variable) entry.root = nullptr, entry.settled = false;
 }
 
 int frames_between(ts_frame* frame, ts_frame* home, int limit) {
@@ -372,10 +181,11 @@ std::unique_ptr<Frame> take_suspended(ts_frame* frame) {
 
 }  // namespace
 
-Thread& this_thread() {
-  [[gnu::tls_model("initial-exec")]] static thread_local Thread* instance = nullptr;  // read at every line
-  if (!instance) instance = new Thread;  // kept: a thread's end may come after the interpreter's
-  return *instance;
+thread_local constinit Thread* the_thread = nullptr;
+
+Thread& make_thread() {
+  the_thread = new Thread;  // kept: a thread's end may come after the interpreter's
+  return *the_thread;
 }
 
 Frame* Thread::find(ts_frame* frame) {
@@ -393,60 +203,10 @@ PyObject* call_unwatched(PyObject* function, PyObject* arguments) {
   return result;
 }
 
-void set_describe(PyObject* describe, const std::string& own_folder) {
-  registry().own_folder = own_folder;
-  Py_XDECREF(registry().describe);
-  registry().describe = Py_NewRef(describe);
-}
-
-bool is_watched(PyCodeObject* code) {
-  const auto& codes = registry().codes;
-  const auto found = codes.find(code);
-  return found != codes.end() && found->second->listening;
-}
-
-void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObject* function, ts_frame* frame) {
-  Registry& state = registry();
-  if (!state.open) {
-    std::string problem;
-    if (!door_open(problem)) throw Error(ErrorCode::Unsupported, problem);
-    state.open = true;
-  }
-  CodeInfo* info = code_info(code);
-  if (function && !ts_code_qualname(code)) {
-    const Ref qualname = Ref::steal(PyObject_GetAttrString(function, "__qualname__"));
-    if (qualname) info->function = utf8(qualname.get());
-    PyErr_Clear();
-  }
-  info->entries.push_back({watcher, function, frame});
-  if (watcher->options.depth != 1) {
-    std::erase_if(state.deep, [](const auto& weak) { return weak.expired(); });
-    state.deep.push_back(watcher);
-    door_watch_deep();
-  }
-  listen(*info, true);
-}
-
-void remove_watcher(const Watcher* watcher) {
-  for (const auto& [code, info] : registry().codes) {
-    const auto removed =
-        std::erase_if(info->entries, [&](const auto& entry) { return entry.watcher.get() == watcher; });
-    if (removed && info->entries.empty()) listen(*info, false);
-  }
-}
-
 bool is_suspended(ts_frame* frame) {
   const Registry& state = registry();
   return state.suspended.contains(frame) ||
          std::any_of(state.dying.begin(), state.dying.end(), [&](const auto& dying) { return dying->frame == frame; });
-}
-
-bool is_wanted_below(PyCodeObject* code) {
-  for (const auto& weak : registry().deep) {
-    const auto watcher = weak.lock();
-    if (watcher && has_local(*watcher, code)) return true;
-  }
-  return false;
 }
 
 Frame* enter(Thread& thread, ts_frame* frame, PyCodeObject* code, bool fresh) noexcept try {
@@ -474,22 +234,13 @@ Frame* enter(Thread& thread, ts_frame* frame, PyCodeObject* code, bool fresh) no
   auto result = new_frame(frame, code, code_info(code));
   collect_looks(thread, *result, code);
   if (result->looks.empty()) return nullptr;
+  result->resolve_checks();
   listen(*result->info, true);
   thread.frames.push_back(std::move(result));
   return thread.top();
 } catch (const std::exception& error) {
   note_exception(error);
   return nullptr;
-}
-
-void look_slowly(Thread& thread, Frame& frame, int next_line) noexcept try {
-  if (thread.busy) return;
-  const Busy busy(thread);
-  for (std::size_t i = 0; i < frame.looks.size(); ++i) {
-    for (const Slot& slot : frame.looks[i].slots) look_at(frame, frame.looks[i], slot, next_line);
-  }
-} catch (const std::exception& error) {
-  note_exception(error);
 }
 
 void leave(Thread& thread, ts_frame* frame, bool suspended, bool raised) noexcept try {
@@ -537,6 +288,7 @@ void attach(const std::shared_ptr<Watcher>& watcher, PyFrameObject* object) {
   frame->line = ts_frame_line(raw);
   frame->flags = 0;
   frame->looks.push_back({session, find_slots(*watcher, code), true});
+  frame->resolve_checks();
   if (watcher->options.depth != 1) thread.deep.push_back(session);
   door_attach(thread, *frame);
 }
@@ -553,6 +305,7 @@ void detach(const std::shared_ptr<Watcher>& watcher) {
     const auto session = look->session;
     std::erase(thread.deep, session);
     frame.looks.erase(look);
+    frame.resolve_checks();
     finish(*session, false);
     if (frame.looks.empty()) {
       const bool attached = frame.attached;
