@@ -1,14 +1,21 @@
 """@tree: what a call looks like, nesting, classes and modules, and what is recorded of it."""
 
 import asyncio
+import contextlib
 import io
+import os
+import pty
 import re
+import subprocess
+import time
 import types
 
 import numpy as np
 import pytest
 import tenscope
-from tenscope import tree
+from hand_written_run import tenscope as program
+from hand_written_run import tenscope_program
+from tenscope import tree, watch
 
 
 def shown(stream):
@@ -120,7 +127,10 @@ def test_recorded(tmp_path):
         f(np.arange(3))
     finally:
         tenscope.close()
-    events = [(e.kind, e.name) for e in tenscope.open(tmp_path / "runs").events()]
+    run = tenscope.open(tmp_path / "runs")
+    (left,) = [e for e in run.events() if e.kind == "exit"]
+    assert left.meta["duration_ns"] > 0
+    events = [(e.kind, e.name) for e in run.events()]
     assert [event for event in events if event[1].startswith(("f", "y"))] == [
         ("enter", "f"),
         ("value", "f.x"),
@@ -128,3 +138,120 @@ def test_recorded(tmp_path):
         ("value", "f.output"),
         ("exit", "f"),
     ]
+
+
+def test_coroutines_stand_below_their_caller():
+    out = io.StringIO()
+
+    @tree(show=out)
+    async def inner(x):
+        await asyncio.sleep(0)
+        return x
+
+    @tree(show=out)
+    async def outer(x):
+        return await inner(x) + 1
+
+    async def both():
+        return await asyncio.gather(outer(1), outer(5))
+
+    assert asyncio.run(both()) == [2, 6]
+    assert sorted(shown(out)) == sorted(
+        [line for x in (1, 5) for line in ["┌─ outer", f"│  x: {x}", "│  ┌─ inner", f"│  │  x: {x}"]]
+        + ["│  └─ 1", "└─ 2", "│  └─ 5", "└─ 6"]
+    )
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run of watched functions below functions of a tree."""
+    folder = tmp_path_factory.mktemp("tree") / "runs"
+
+    @watch("w", "loss")
+    def train():
+        w = np.zeros((2, 2), np.float32)
+        loss = 1.0
+        w = w.astype(np.float64)[0]
+        w[1] = np.nan
+        loss = float("nan")
+        return loss
+
+    @watch("rate")
+    def adjust(rate):
+        rate = rate / 2
+        return rate
+
+    @tree(show=False)
+    def epoch(number):
+        train()
+        adjust(0.5)
+        if number:
+            raise ValueError("no more")
+
+    tenscope.init(folder)
+    try:
+        epoch(0)
+        tenscope.step()
+        time.sleep(0.05)
+        with pytest.raises(ValueError):
+            epoch(1)
+    finally:
+        tenscope.close()
+    return folder, train.__code__.co_firstlineno
+
+
+def told(recorded, *filters):
+    """The lines of `tenscope tree` without times, durations and the file's name."""
+    text = program("tree", recorded[0], *filters).stdout
+    text = re.sub(r"  [\d.]+ (ns|µs|ms)", "", re.sub(r"\S*test_tree.py:", ":", text))
+    return [line[13:] for line in text.splitlines()]
+
+
+def test_command_line_shows_changes_and_calls(recorded):
+    first = recorded[1]
+    assert told(recorded, "--step", "0") == [
+        f"→ epoch  :{first + 14}",
+        "  epoch.number = 0",
+        f"  w: float32[2, 2]  min 0  max 0  mean 0  :{first + 2}",
+        f"  loss: 1.0  :{first + 3}",
+        f"  w: <float32[2, 2] mean 0 min 0 max 0> → float64[2]  min 0  max 0  mean 0  other shape, dtype  :{first + 4}",
+        f"  w: <float64[2] mean 0 min 0 max 0> → float64[2]  min 0  max 0  mean 0  NaN 1  :{first + 5}",
+        f"  loss: 1.0 → nan  :{first + 6}",
+        f"  rate: 0.5  :{first + 9}",
+        f"  rate: 0.5 → 0.25  :{first + 11}",
+        "← epoch",
+    ]
+    assert told(recorded, "--step", "1")[-2:] == ["← epoch  raised ValueError: no more", "note closed"]
+
+
+def test_command_line_filters(recorded):
+    first = recorded[1]
+    assert told(recorded, "--function", "adjust", "--step", "0") == [
+        f"→ epoch  :{first + 14}",
+        f"  rate: 0.5  :{first + 9}",
+        f"  rate: 0.5 → 0.25  :{first + 11}",
+        "← epoch",
+    ]
+    losses = [f"  loss: 1.0  :{first + 3}", f"  loss: 1.0 → nan  :{first + 6}"]
+    assert [line for line in told(recorded, "--variable", "lo*") if "epoch" not in line] == losses * 2
+    for line in (first + 6, f"test_tree.py:{first + 6}"):
+        assert [text for text in told(recorded, "--line", line) if "epoch" not in text] == losses[1:] * 2
+    assert len(told(recorded, "--line", "test_tree.py")) > 10 and told(recorded, "--line", "other.py") == []
+    first_epoch, second_epoch = told(recorded, "--until", 0.04), told(recorded, "--since", 0.04)
+    assert "← epoch" in first_epoch and "← epoch  raised ValueError: no more" not in first_epoch
+    assert [line for line in second_epoch if line.startswith("←")] == ["← epoch  raised ValueError: no more"]
+
+
+def test_command_line_colours(recorded):
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "NO_COLOR": "", "TERM": "xterm"}
+    command = [tenscope_program(), "tree", str(recorded[0]), "--step", "0"]
+    with subprocess.Popen(command, stdout=theirs, env=environment):
+        os.close(theirs)
+        text = ""
+        with contextlib.suppress(OSError):  # the terminal's end
+            while piece := os.read(ours, 65536):
+                text += piece.decode()
+    os.close(ours)
+    assert "\033[31mnan\033[0m" in text and "\033[31m  NaN 1\033[0m" in text
+    assert "\033[33m  other shape, dtype\033[0m" in text

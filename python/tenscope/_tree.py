@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import inspect
 import json
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from ._watch_show import Painter, change_text, describe
 
 __all__ = ["tree"]
 
-_state = threading.local()
+_depth = contextvars.ContextVar("depth", default=0)  # threads and asyncio tasks have their own
 _UNIT = "│  "
 
 
@@ -42,8 +43,9 @@ def tree(
         tenscope.tree(MyDataset)              # every method of a class
         tenscope.tree(my_package.transforms)  # every function and class of a module
 
-    Decorated functions called from decorated ones stand below their caller, per thread. It is printed to stderr
-    (`show`: a file, or False) and, with a run open, recorded as enter and exit events with inputs and outputs between.
+    Decorated functions called from decorated ones stand below their caller, per thread and asyncio task. It is printed
+    to stderr (`show`: a file, or False) and, with a run open, recorded as enter and exit events with inputs and outputs
+    between; `tenscope tree RUN` shows it later.
     """
     options = {
         "watch": (watch,) if isinstance(watch, str) else tuple(watch),
@@ -91,7 +93,10 @@ class _Branch:
     def __init__(self, function: Callable, watch: tuple[str, ...], chain: int, show: object, record: bool):
         plain = unwrap(function)
         self.name = plain.__qualname__.rsplit("<locals>.", 1)[-1]
-        self.site = f"{os.path.basename(plain.__code__.co_filename)}:{plain.__code__.co_firstlineno}"
+        file, line = plain.__code__.co_filename, plain.__code__.co_firstlineno
+        self.place = self.site = f"{os.path.basename(file)}:{line}"
+        with contextlib.suppress(OSError):  # the working folder may be gone
+            self.site = f"{os.path.relpath(file)}:{line}" if file.startswith(os.getcwd() + os.sep) else self.place
         self.chain = chain
         self.record = record
         self.paint = Painter(show if hasattr(show, "write") else None) if show else None
@@ -114,14 +119,14 @@ class _Branch:
 
     def changed(self, change: _core.Change) -> None:
         if self.paint is not None:
-            self.line(getattr(_state, "depth", 1), f"├─ {change.line:>4}  {change_text(change, self.paint)}")
+            self.line(_depth.get(), f"├─ {change.line:>4}  {change_text(change, self.paint)}")
 
     def enter(self, depth: int, args: tuple, kwargs: dict) -> None:
         who = list(callers(max(1, self.chain)))
         called = f" from {who[0].function}:{who[0].line}" if who else ""
         path = " <- ".join(f"{os.path.basename(caller.file)}:{caller.line}" for caller in who)
         if self.paint is not None:
-            head = f"┌─ {self.paint('head', self.name)} {self.paint('dim', f'[{self.site}]{called} ({path})')}"
+            head = f"┌─ {self.paint('head', self.name)} {self.paint('dim', f'[{self.place}]{called} ({path})')}"
             self.line(depth, head)
         self.note(
             "enter", self.name, site=self.site, scope=self.name, cls=self.name, meta=json.dumps({"callers": path})
@@ -139,19 +144,17 @@ class _Branch:
                 pass  # the call itself will say so
         return {"args": args, "kwargs": kwargs}
 
-    def leave(self, depth: int, started: float, result: object, error: BaseException | None) -> None:
-        took = (time.perf_counter() - started) * 1e3
+    def leave(self, depth: int, started_ns: int, result: object, error: BaseException | None) -> None:
+        elapsed_ns = time.perf_counter_ns() - started_ns
+        meta: dict[str, object] = {"duration_ns": elapsed_ns}
         if error is not None:
-            outcome = f"{type(error).__name__}: {error}"
-            if self.paint is not None:
-                self.line(depth, f"└─ {self.paint('bad', outcome)} {self.paint('dim', f'{took:.3g} ms')}")
-            self.note("exit", self.name, scope=self.name, meta=json.dumps({"ms": round(took, 6), "error": outcome}))
-            return
+            meta["raised"] = f"{type(error).__name__}: {error}"
         if self.paint is not None:
-            self.line(depth, f"└─ {describe(result)} {self.paint('dim', f'{took:.3g} ms')}")
+            outcome = describe(result) if error is None else self.paint("bad", meta["raised"])
+            self.line(depth, f"└─ {outcome} {self.paint('dim', f'{elapsed_ns / 1e6:.3g} ms')}")
         if result is not None:
             self.note("value", f"{self.name}.output", result, io="output", scope=self.name)
-        self.note("exit", self.name, scope=self.name, meta=json.dumps({"ms": round(took, 6)}))
+        self.note("exit", self.name, scope=self.name, cls=self.name, meta=json.dumps(meta))
 
 
 def _record(kind: str, name: str, value: object, what: dict) -> None:
@@ -177,38 +180,39 @@ def _safely(step: Callable, *args: object) -> None:
 def _decorate(function: Callable, **options) -> Callable:
     branch = _Branch(function, **options)
 
-    def begin(args: tuple, kwargs: dict) -> tuple[int, float]:
-        depth = getattr(_state, "depth", 0)
+    def begin(args: tuple, kwargs: dict) -> tuple[int, int, contextvars.Token]:
+        depth = _depth.get()
         _safely(branch.enter, depth, args, kwargs)
-        return depth, time.perf_counter()
+        return depth, time.perf_counter_ns(), _depth.set(depth + 1)
 
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def shown(*args, **kwargs):
-            depth, started = begin(args, kwargs)
+            depth, started_ns, token = begin(args, kwargs)
             try:
                 result = await function(*args, **kwargs)
             except BaseException as error:
-                _safely(branch.leave, depth, started, None, error)
+                _safely(branch.leave, depth, started_ns, None, error)
                 raise
-            _safely(branch.leave, depth, started, result, None)
+            finally:
+                _depth.reset(token)
+            _safely(branch.leave, depth, started_ns, result, None)
             return result
 
         return shown
 
     @functools.wraps(function)
     def shown(*args, **kwargs):
-        depth, started = begin(args, kwargs)
-        _state.depth = depth + 1
+        depth, started_ns, token = begin(args, kwargs)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            _safely(branch.leave, depth, started, None, error)
+            _safely(branch.leave, depth, started_ns, None, error)
             raise
         finally:
-            _state.depth = depth
-        _safely(branch.leave, depth, started, result, None)
+            _depth.reset(token)
+        _safely(branch.leave, depth, started_ns, result, None)
         return result
 
     return shown

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -38,8 +39,9 @@ std::string call_name(const Event& event) {
   return event.cls.empty() || event.cls == name ? name : fmt::format("{} ({})", name, event.cls);
 }
 
+// "train" also means Trainer.train and main.<locals>.train.
 bool is_in_function(const Event& event, const std::string& pattern) {
-  return matches_glob(event.scope, pattern) || matches_glob(event.cls, pattern) ||
+  return matches_glob(event.scope, pattern) || matches_glob(event.scope, "*." + pattern) || matches_glob(event.cls, pattern) ||
          (is_call(event.kind) && matches_glob(event.name, pattern));
 }
 
@@ -86,6 +88,7 @@ class TreePrinter {
     for (std::size_t writer = 0; writer < reader_.writers().size(); ++writer) {
       if (options_.rank && reader_.writers()[writer].rank != *options_.rank) continue;
       stacks_.clear();
+      tensors_.clear();
       if (!output_.json && reader_.writers().size() > 1) {
         fmt::print("{}\n", toned(reader_.writers()[writer].folder, Tone::Bold, output_.color));
       }
@@ -105,6 +108,13 @@ class TreePrinter {
   };
   using Stack = std::vector<Frame>;
 
+  struct Tensor {  // of a watched variable at its last change
+    std::string call;
+    DType dtype{};
+    std::vector<std::int64_t> shape;
+    std::string device;
+  };
+
   static std::string json_text(std::string_view text) {
     std::string json;
     append_json_text(json, text);
@@ -114,6 +124,7 @@ class TreePrinter {
   void pass(EventId id) {
     const Event event = reader_.event(id);
     if (!start_ns_) start_ns_ = event.time_ns;
+    if (event.kind == EventKind::Change) other_ = other_than_before(event);
     Stack& stack = stacks_[{event.thread, event.task}];
     if (event.kind == EventKind::Enter) {
       const bool is_wanted = (!stack.empty() && stack.back().is_wanted) || options_.function.empty() ||
@@ -128,6 +139,25 @@ class TreePrinter {
       print_frames(stack);
       print_event(id, event, stack.size());
     }
+  }
+
+  // What a tensor is now that it was not at the variable's last change in the same call: "shape, dtype".
+  std::string other_than_before(const Event& event) {
+    const auto* now = std::get_if<TensorRecord>(&event.value);
+    Tensor& before = tensors_[{event.thread, event.task, event.scope, event.name}];
+    const Tensor after =
+        now ? Tensor{meta_text(parser_, event.meta, "call"), now->dtype, now->shape, now->device} : Tensor{};
+    std::string parts;
+    const auto note = [&](bool is_other, std::string_view part) {
+      if (is_other) parts += fmt::format("{}{}", parts.empty() ? "" : ", ", part);
+    };
+    if (now && before.call == after.call && !meta_text(parser_, event.meta, "old").empty()) {
+      note(before.shape != after.shape, "shape");
+      note(before.dtype != after.dtype, "dtype");
+      note(before.device != after.device, "device");
+    }
+    before = after;
+    return parts;
   }
 
   // An exit closes the innermost call of its name; one without an enter (recording began inside it) stands alone.
@@ -188,8 +218,10 @@ class TreePrinter {
       }
       case EventKind::Change: {
         const std::string old = meta_text(parser_, event.meta, "old");
-        return fmt::format("{}: {}{}", toned(event.name, Tone::Cyan, color), old.empty() ? "" : old + " → ",
-                           value_of(event));
+        std::string text = fmt::format("{}: {}{}", toned(event.name, Tone::Cyan, color), old.empty() ? "" : old + " → ",
+                                       value_of(event));
+        if (!other_.empty()) text += toned("  other " + other_, Tone::Yellow, color);
+        return text;
       }
       case EventKind::Value:
         return fmt::format("{} = {}", toned(event.name, Tone::Cyan, color), value_of(event));
@@ -206,7 +238,9 @@ class TreePrinter {
 
   std::string value_of(const Event& event) const {
     if (const auto* tensor = std::get_if<TensorRecord>(&event.value)) return tensor_text(*tensor, output_.color);
-    return value_text(event.value, 200);
+    const auto* number = std::get_if<double>(&event.value);
+    const bool is_bad = number && !std::isfinite(*number);
+    return toned(value_text(event.value, 200), is_bad ? Tone::Red : Tone::Plain, output_.color);
   }
 
   void print_json(EventId id, const Event& event, std::size_t depth) {
@@ -251,7 +285,9 @@ class TreePrinter {
   const Output& output_;
   const StepRange steps_;
   simdjson::dom::parser parser_;
-  std::map<std::pair<std::uint64_t, std::string>, Stack> stacks_;  // by thread and task
+  std::map<std::pair<std::uint64_t, std::string>, Stack> stacks_;                               // by thread and task
+  std::map<std::tuple<std::uint64_t, std::string, std::string, std::string>, Tensor> tensors_;  // thread … name
+  std::string other_;                                                                           // of the change at hand
   std::optional<std::int64_t> start_ns_;
   bool is_first_ = true;
 };
@@ -261,7 +297,7 @@ class TreePrinter {
 Action prepare_tree(CLI::App& app) {
   auto options = std::make_shared<TreeOptions>();
   app.add_option("run", options->run, "A run, or a folder of runs: then the newest")->required();
-  app.add_option("--function", options->function, "Only what happened in this function or module (a pattern)");
+  app.add_option("--function", options->function, "Only what happened in this function or module (a pattern; its last part is enough)");
   app.add_option("--variable", options->variable, "Only values and changes of this name (a pattern)");
   app.add_option("--line", options->line, "Only what happened there: 12, file.py or file.py:12");
   app.add_option("--step", options->steps, "A step, or a range of steps like 2:5");
