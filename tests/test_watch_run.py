@@ -4,6 +4,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -83,14 +84,17 @@ def test_printed():
     assert "other shape, dtype" in text and "NAN 1" in text and "\033" not in text
 
 
-def test_beside_coverage_and_pdb(tmp_path):
+@pytest.mark.parametrize("core", ["ctrace", "pytrace", "sysmon"])
+def test_beside_coverage(tmp_path, core):
     pytest.importorskip("coverage")
+    if core == "sysmon" and sys.version_info < (3, 12):
+        pytest.skip("sys.monitoring came with Python 3.12")
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(
             """
             import coverage, sys
-            from tenscope import watch
+            from tenscope import watch, watching
 
             cov = coverage.Coverage(data_file=None, include=[__file__])
             cov.start()
@@ -105,24 +109,44 @@ def test_beside_coverage_and_pdb(tmp_path):
 
             def helper(i):
                 y = i
+                if y > 100:
+                    y = "never"
                 return y
 
+            def block():
+                z = 1
+                with watching("z") as seen:
+                    z = 2
+                z = 3
+                return seen
+
             f(3)
+            seen = block()
             assert sys.gettrace() is tracer
             cov.stop()
             _, statements, excluded, missing, _ = cov.analysis2(__file__)
             assert [c.new for c in f.changes] == [0, 1, 3], list(f.changes)
-            bodies = {line for g in (f, helper) for _, _, line in g.__code__.co_lines()} - {
-                g.__code__.co_firstlineno for g in (f, helper)
+            assert [c.new for c in seen.changes] == [1, 2], list(seen.changes)
+            bodies = {line for g in (f, helper, block) for _, _, line in g.__code__.co_lines()} - {
+                g.__code__.co_firstlineno for g in (f, helper, block)
             }
-            assert bodies and not bodies & set(missing), missing
-            print("ok")
+            assert bodies & set(missing) == {helper.__code__.co_firstlineno + 3}, missing
+            print("ok", cov._collector.tracer_name())
             """
         )
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "ok", done.stderr
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "COVERAGE_CORE": core},
+    )
+    tracer = {"ctrace": "CTracer", "pytrace": "PyTracer", "sysmon": "SysMonitor"}[core]
+    assert done.stdout.strip() == f"ok {tracer}", done.stdout + done.stderr
 
+
+def test_beside_pdb(tmp_path):
     debugged = tmp_path / "debugged.py"
     debugged.write_text(
         textwrap.dedent(
@@ -148,6 +172,15 @@ def test_beside_coverage_and_pdb(tmp_path):
     )
     assert "seen [1, 2, 3, 4]" in done.stdout, done.stdout + done.stderr
     assert "(Pdb) 4" in done.stdout or "(Pdb) 3" in done.stdout
+
+    done = subprocess.run(  # the whole program under the debugger, stopping inside
+        [sys.executable, "-m", "pdb", "-c", "b 8", "-c", "c", "-c", "p x", "-c", "c", "-c", "q", str(debugged)],
+        input="c\nc\nq\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "seen [1, 2, 3, 4]" in done.stdout, done.stdout + done.stderr
 
 
 def test_results_are_the_same_with_and_without():
