@@ -13,12 +13,16 @@
 namespace tenscope::python {
 namespace {
 
-PyThreadState* thread_state() {
+ts_frame* current_frame() {  // at every line: inline
 #if PY_VERSION_HEX >= 0x030D0000
-  return PyThreadState_GetUnchecked();
+  return reinterpret_cast<ts_frame*>(PyThreadState_GetUnchecked()->current_frame);
 #else
-  return _PyThreadState_UncheckedGet();
+  return reinterpret_cast<ts_frame*>(_PyThreadState_UncheckedGet()->cframe->current_frame);
 #endif
+}
+
+int small_number(PyObject* number) {
+  return static_cast<int>(PyUnstable_Long_CompactValue(reinterpret_cast<PyLongObject*>(number)));
 }
 
 struct Monitoring {
@@ -44,9 +48,9 @@ Frame* current(Thread& thread, ts_frame* frame, PyObject* code) {
 
 PyObject* on_line(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   Thread& thread = this_thread();
-  ts_frame* frame = ts_current_frame(thread_state());
+  ts_frame* frame = current_frame();
   if (Frame* found = current(thread, frame, arguments[0])) {
-    look(thread, *found, static_cast<int>(PyLong_AsLong(arguments[1])));
+    look(thread, *found, small_number(arguments[1]));
   }
   Py_RETURN_NONE;
 }
@@ -55,8 +59,8 @@ PyObject* on_line(PyObject*, PyObject* const* arguments, Py_ssize_t) {
 PyObject* on_jump(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   Thread& thread = this_thread();
   Frame* top = thread.top();
-  if (!top || thread.busy || top->frame != ts_current_frame(thread_state())) Py_RETURN_NONE;
-  const int from = static_cast<int>(PyLong_AsLong(arguments[1])), to = static_cast<int>(PyLong_AsLong(arguments[2]));
+  if (!top || thread.busy || top->frame != current_frame()) Py_RETURN_NONE;
+  const int from = small_number(arguments[1]), to = small_number(arguments[2]);
   auto* code = reinterpret_cast<PyCodeObject*>(arguments[0]);
   if (to < from && PyCode_Addr2Line(code, to) == top->line) look(thread, *top, top->line);
   Py_RETURN_NONE;
@@ -66,7 +70,7 @@ PyObject* on_start(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   Thread& thread = this_thread();
   auto* code = reinterpret_cast<PyCodeObject*>(arguments[0]);
   if (!thread.busy && (is_watched(code) || !thread.deep.empty())) {
-    enter(thread, ts_current_frame(thread_state()), code, true);
+    enter(thread, current_frame(), code, true);
   }
   if (monitoring().deep && !thread.busy && !is_watched(code) && !is_wanted_below(code)) {
     return Py_NewRef(monitoring().disable.get());
@@ -76,24 +80,24 @@ PyObject* on_start(PyObject*, PyObject* const* arguments, Py_ssize_t) {
 
 PyObject* on_resume(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   Thread& thread = this_thread();
-  ts_frame* frame = ts_current_frame(thread_state());
+  ts_frame* frame = current_frame();
   if (!thread.busy && !thread.find(frame)) enter(thread, frame, reinterpret_cast<PyCodeObject*>(arguments[0]), false);
   Py_RETURN_NONE;
 }
 
 PyObject* on_return(PyObject*, PyObject* const*, Py_ssize_t) {
-  leave(this_thread(), ts_current_frame(thread_state()), false, false);
+  leave(this_thread(), current_frame(), false, false);
   Py_RETURN_NONE;
 }
 
 PyObject* on_yield(PyObject*, PyObject* const*, Py_ssize_t) {
-  leave(this_thread(), ts_current_frame(thread_state()), true, false);
+  leave(this_thread(), current_frame(), true, false);
   Py_RETURN_NONE;
 }
 
 PyObject* on_unwind(PyObject*, PyObject* const*, Py_ssize_t) {
   Thread& thread = this_thread();
-  ts_frame* frame = ts_current_frame(thread_state());
+  ts_frame* frame = current_frame();
   if (!thread.frames.empty() || is_suspended(frame)) leave(thread, frame, false, true);
   Py_RETURN_NONE;
 }

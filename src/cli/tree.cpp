@@ -41,8 +41,8 @@ std::string call_name(const Event& event) {
 
 // "train" also means Trainer.train and main.<locals>.train.
 bool is_in_function(const Event& event, const std::string& pattern) {
-  return matches_glob(event.scope, pattern) || matches_glob(event.scope, "*." + pattern) || matches_glob(event.cls, pattern) ||
-         (is_call(event.kind) && matches_glob(event.name, pattern));
+  return matches_glob(event.scope, pattern) || matches_glob(event.scope, "*." + pattern) ||
+         matches_glob(event.cls, pattern) || (is_call(event.kind) && matches_glob(event.name, pattern));
 }
 
 // "file.py:12" matches 12, file.py, file.py:12 and patterns of them.
@@ -297,7 +297,8 @@ class TreePrinter {
 Action prepare_tree(CLI::App& app) {
   auto options = std::make_shared<TreeOptions>();
   app.add_option("run", options->run, "A run, or a folder of runs: then the newest")->required();
-  app.add_option("--function", options->function, "Only what happened in this function or module (a pattern; its last part is enough)");
+  app.add_option("--function", options->function,
+                 "Only what happened in this function or module (a pattern; its last part is enough)");
   app.add_option("--variable", options->variable, "Only values and changes of this name (a pattern)");
   app.add_option("--line", options->line, "Only what happened there: 12, file.py or file.py:12");
   app.add_option("--step", options->steps, "A step, or a range of steps like 2:5");
