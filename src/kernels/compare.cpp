@@ -102,10 +102,13 @@ class PairReader {
            std::memcmp(block.a_bytes, block.b_bytes, static_cast<std::size_t>(block.count) * a_.item_size()) == 0;
   }
 
+  // Fills a; not where the pair has_wide().
+  void widen_a(PairBlock& block) const { table_.widen[index(a_dtype_)](block.a_bytes, block.count, block.a); }
+
   // Fills a and b, and error.
   void widen(PairBlock& block) const {
     if (!has_wide_) {
-      table_.widen[index(a_dtype_)](block.a_bytes, block.count, block.a);
+      widen_a(block);
       table_.widen[index(b_dtype_)](block.b_bytes, block.count, block.b);
       table_.absolute_error(block.a, block.b, block.count, block.error);
       return;
@@ -195,7 +198,7 @@ struct ChunkSums {
   double error = 0, relative = 0, aa = 0, bb = 0, ab = 0, squared = 0;
 };
 
-// What one thread has found. Histograms are kept several times over, since two increments of one counter wait for each
+// What one thread has found. ULPs are counted in several histograms, since two increments of one counter wait for each
 // other.
 struct Worker {
   static constexpr std::size_t kCopies = 4;
@@ -204,38 +207,40 @@ struct Worker {
   std::int64_t relative_count = 0;
   double worst_error = 0;
   AxisCounter axes;
-  std::array<std::array<std::int64_t, kErrorBinsWithZero>, kCopies> errors{};
+  std::array<std::int64_t, kErrorBinsWithZero> errors{};
   std::array<std::array<std::int64_t, kUlpBins>, kCopies> ulps{};
 
   explicit Worker(std::span<const std::int64_t> shape) : axes(shape) { found.bit_equal = true; }
 };
 
-// Of a block with no infinity and no NaN: both histograms, from bins found by the vector unit.
-void count_finite_errors(const PairReader& reader, Worker& worker) {
+void count_ulps(const PairReader& reader, Worker& worker) {
   constexpr std::int64_t kCopies = Worker::kCopies;
-  const PairBlock& block = worker.block;
+  constexpr std::uint64_t kFew = 7;
+  const std::int64_t count = worker.block.count;
   alignas(64) std::int32_t bins[kCompareBlock];
-  const auto count = [&](auto& histograms) {
-    std::int64_t i = 0;
-    for (; i + kCopies <= block.count; i += kCopies) {
-      for (std::int64_t k = 0; k < kCopies; ++k)
-        ++histograms[static_cast<std::size_t>(k)][static_cast<std::size_t>(bins[i + k])];
+  const std::uint64_t largest = reader.bin_ulps(worker.block, bins);
+  worker.found.max_ulps = std::max(worker.found.max_ulps, largest);
+  if (largest <= kFew) {
+    for (std::uint64_t distance = 0; distance <= largest; ++distance) {
+      const int bin = ulp_bin(distance);
+      worker.ulps[0][static_cast<std::size_t>(bin)] += reader.table().count_bin(bins, count, bin);
     }
-    for (; i < block.count; ++i) ++histograms[0][static_cast<std::size_t>(bins[i])];
-  };
-  reader.table().bin_errors(block.error, block.count, bins);
-  count(worker.errors);
-  if (!reader.has_ulps()) return;
-  worker.found.max_ulps = std::max(worker.found.max_ulps, reader.bin_ulps(block, bins));
-  count(worker.ulps);
+    return;
+  }
+  std::int64_t i = 0;
+  for (; i + kCopies <= count; i += kCopies) {
+    for (std::int64_t k = 0; k < kCopies; ++k)
+      ++worker.ulps[static_cast<std::size_t>(k)][static_cast<std::size_t>(bins[i + k])];
+  }
+  for (; i < count; ++i) ++worker.ulps[0][static_cast<std::size_t>(bins[i])];
 }
 
-void count_errors(const PairReader& reader, Worker& worker, const std::uint64_t* ulps) {
+void count_mixed_errors(const PairReader& reader, Worker& worker, const std::uint64_t* ulps) {
   const PairBlock& block = worker.block;
   for (std::int64_t i = 0; i < block.count; ++i) {
     const double error = block.error[i];
     if (!(std::isfinite(error) && std::isfinite(block.a[i]) && std::isfinite(block.b[i]))) continue;
-    ++worker.errors[0][static_cast<std::size_t>(error_bin(error))];
+    ++worker.errors[static_cast<std::size_t>(error_bin(error))];
     if (!reader.has_ulps()) continue;
     worker.found.max_ulps = std::max(worker.found.max_ulps, ulps[i]);
     ++worker.ulps[0][static_cast<std::size_t>(ulp_bin(ulps[i]))];
@@ -273,13 +278,24 @@ void count_mismatches(const PairReader& reader, const CompareOptions& options, W
   found.mismatches += worker.axes.add(begin, block.count, outside);
 }
 
+BlockDiff measure(const PairReader& reader, const CompareOptions& options, Worker& worker) {
+  PairBlock& block = worker.block;
+  const bool is_bit_equal = reader.is_bit_equal(block);
+  worker.found.bit_equal &= is_bit_equal;
+  if (is_bit_equal && !reader.has_wide()) {
+    reader.widen_a(block);
+    const BlockDiff measured = reader.table().measure_equal(block.a, block.count);
+    if (measured.finite == block.count) return measured;
+  }
+  reader.widen(block);
+  return reader.table().measure(block.a, block.b, block.error, block.count, options.tolerance);
+}
+
 void add_block(const PairReader& reader, const CompareOptions& options, Worker& worker, std::int64_t begin,
                ChunkSums& sums) {
   PairBlock& block = worker.block;
   ElementDiff& found = worker.found;
-  found.bit_equal = reader.is_bit_equal(block) && found.bit_equal;
-  reader.widen(block);
-  const BlockDiff measured = reader.table().measure(block.a, block.b, block.error, block.count, options.tolerance);
+  const BlockDiff measured = measure(reader, options, worker);
   sums.error += measured.sum_error;
   sums.relative += measured.sum_relative;
   sums.aa += measured.sum_aa;
@@ -299,10 +315,12 @@ void add_block(const PairReader& reader, const CompareOptions& options, Worker& 
   }
   alignas(64) std::uint64_t ulps[kCompareBlock];
   if (reader.has_ulps() && (!all_finite || options.ulps)) reader.ulps(block, ulps);
-  if (all_finite)
-    count_finite_errors(reader, worker);
-  else
-    count_errors(reader, worker, ulps);
+  if (all_finite) {
+    reader.table().count_errors(block.error, block.count, measured.max_error, worker.errors.data());
+    if (reader.has_ulps()) count_ulps(reader, worker);
+  } else {
+    count_mixed_errors(reader, worker, ulps);
+  }
   if (measured.outside != 0 || !all_finite) count_mismatches(reader, options, worker, begin, all_finite, ulps);
   if (measured.max_error > worker.worst_error ||
       (measured.max_error == worker.worst_error && worker.worst_error > 0 && begin < found.worst_index)) {
@@ -339,10 +357,8 @@ void merge(ElementDiff& total, double& worst_error, std::int64_t& relative_count
   total.inf_only_b += part.inf_only_b;
   total.zero_error += part.zero_error;
   relative_count += worker.relative_count;
-  for (const auto& copy : worker.errors) {
-    for (std::size_t i = 0; i < kErrorBins; ++i) total.error_histogram[i] += copy[i];
-    total.zero_error += copy[kErrorBins];
-  }
+  for (std::size_t i = 0; i < kErrorBins; ++i) total.error_histogram[i] += worker.errors[i];
+  total.zero_error += worker.errors[kErrorBins];
   for (const auto& copy : worker.ulps) {
     for (std::size_t i = 0; i < copy.size(); ++i) total.ulp_histogram[i] += copy[i];
   }

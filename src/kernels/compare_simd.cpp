@@ -128,7 +128,23 @@ void absolute_error(const double* a, const double* b, std::int64_t count, double
 
 void mark_outside(const double* b, const double* error, std::int64_t count, Tolerance tolerance,
                   std::uint8_t* outside) {
-  for (std::int64_t i = 0; i < count; ++i) {
+  const hn::ScalableTag<double> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<std::uint8_t, decltype(d)> bytes;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto absolute = hn::Set(d, tolerance.absolute);
+  const auto relative = hn::Set(d, tolerance.relative);
+  const auto largest = hn::Set(d, std::numeric_limits<double>::max());
+  const auto one = hn::Set(du, std::uint64_t{1});
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto magnitude = hn::Abs(hn::LoadU(d, b + i));
+    const auto bound = hn::Add(absolute, hn::Mul(relative, magnitude));
+    const auto within = hn::And(hn::Le(hn::LoadU(d, error + i), bound), hn::Le(magnitude, largest));
+    const auto flags = hn::AndNot(hn::BitCast(du, hn::VecFromMask(d, within)), one);
+    hn::StoreU(hn::TruncateTo(bytes, flags), bytes, outside + i);
+  }
+  for (; i < count; ++i) {
     outside[i] = static_cast<std::uint8_t>(!(error[i] <= tolerance.absolute + tolerance.relative * std::abs(b[i])) ||
                                            !(std::abs(b[i]) <= std::numeric_limits<double>::max()));
   }
@@ -189,6 +205,36 @@ BlockDiff measure(const double* a, const double* b, const double* error, std::in
   block.sum_bb = hn::GetLane(hn::SumOfLanes(d, sum_bb));
   block.sum_ab = hn::GetLane(hn::SumOfLanes(d, sum_ab));
   block.sum_squared_error = hn::GetLane(hn::SumOfLanes(d, sum_squared));
+  return block;
+}
+
+// measure() of numbers against themselves.
+BlockDiff measure_equal(const double* a, std::int64_t count) {
+  const hn::ScalableTag<double> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto largest = hn::Set(d, std::numeric_limits<double>::max());
+  auto squares = hn::Zero(d);
+  std::size_t finite = 0, zeros = 0;
+  const auto add = [&](hn::Vec<decltype(d)> x) HWY_ATTR {
+    const auto is_finite = hn::Le(hn::Abs(x), largest);
+    finite += hn::CountTrue(d, is_finite);
+    zeros += hn::CountTrue(d, hn::Eq(x, hn::Zero(d)));
+    x = hn::IfThenElseZero(is_finite, x);
+    squares = hn::MulAdd(x, x, squares);
+  };
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) add(hn::LoadU(d, a + i));
+  std::int64_t filled_up = 0;
+  if (i < count) {
+    double tail[HWY_MAX_BYTES / sizeof(double)] = {};
+    std::copy(a + i, a + count, tail);
+    add(hn::LoadU(d, tail));
+    filled_up = i + lanes - count;
+  }
+  BlockDiff block;
+  block.finite = static_cast<std::int64_t>(finite) - filled_up;
+  block.relative_count = static_cast<std::int64_t>(finite - zeros);
+  block.sum_aa = block.sum_bb = block.sum_ab = hn::GetLane(hn::SumOfLanes(d, squares));
   return block;
 }
 
@@ -257,32 +303,38 @@ std::uint64_t bin_ulps(const std::byte* a, const std::byte* b, std::int64_t coun
   return largest;
 }
 
-void bin_errors(const double* error, std::int64_t count, std::int32_t* bins) {
-  std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const DF64 d;
-  const DI64 di;
+// How many errors reach each decade, from that of the largest down: a few comparisons, as the errors of one block are
+// seldom many decades apart.
+void count_errors(const double* error, std::int64_t count, double max_error, std::int64_t* histogram) {
+  const hn::ScalableTag<double> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto bias = hn::Set(di, std::int64_t{1023});
-  const auto log10_of_2 = hn::Set(d, 0.30102999566398120);
-  const auto base = hn::Set(d, static_cast<double>(kErrorBinBase));
-  const auto one = hn::Set(d, 1.0);
-  const auto last = hn::Set(d, static_cast<double>(kErrorBins - 1));
-  alignas(64) std::int64_t lane_bins[HWY_MAX_BYTES / 8];
-  for (; i + lanes <= count; i += lanes) {
-    const auto e = hn::LoadU(d, error + i);
-    const auto exponent = hn::Sub(hn::ShiftRight<52>(hn::BitCast(di, e)), bias);
-    const auto decade = hn::Sub(hn::Floor(hn::Mul(hn::ConvertTo(d, exponent), log10_of_2)), base);
-    const auto next = hn::Min(hn::Max(hn::Add(decade, one), hn::Zero(d)), hn::Add(last, one));
-    const auto limit = hn::GatherIndex(d, kDecades.data(), hn::ConvertTo(di, next));
-    const auto raised = hn::Add(decade, hn::IfThenElseZero(hn::Ge(e, limit), one));
-    auto bin = hn::Min(hn::Max(raised, hn::Zero(d)), last);
-    bin = hn::IfThenElse(hn::Eq(e, hn::Zero(d)), hn::Add(last, one), bin);
-    hn::Store(hn::ConvertTo(di, bin), di, lane_bins);
-    for (std::int64_t k = 0; k < lanes; ++k) bins[i + k] = static_cast<std::int32_t>(lane_bins[k]);
+  const auto reaching = [&](double limit) HWY_ATTR {
+    const auto limits = hn::Set(d, limit);
+    std::size_t found = 0;
+    std::int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) found += hn::CountTrue(d, hn::Ge(hn::LoadU(d, error + i), limits));
+    for (; i < count; ++i) found += error[i] >= limit;
+    return static_cast<std::int64_t>(found);
+  };
+  const std::int64_t above_zero = reaching(std::numeric_limits<double>::denorm_min());
+  histogram[kErrorBins] += count - above_zero;
+  std::int64_t counted = 0;
+  for (int bin = error_bin(max_error); counted < above_zero; --bin) {
+    const std::int64_t reached = bin > 0 ? reaching(kDecades[static_cast<std::size_t>(bin)]) : above_zero;
+    histogram[bin] += reached - counted;
+    counted = reached;
   }
-#endif
-  for (; i < count; ++i) bins[i] = error_bin(error[i]);
+}
+
+std::int64_t count_bin(const std::int32_t* bins, std::int64_t count, std::int32_t bin) {
+  const hn::ScalableTag<std::int32_t> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto wanted = hn::Set(d, bin);
+  std::size_t found = 0;
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) found += hn::CountTrue(d, hn::Eq(hn::LoadU(d, bins + i), wanted));
+  for (; i < count; ++i) found += bins[i] == bin;
+  return static_cast<std::int64_t>(found);
 }
 
 const CompareTable* get_compare_table() {
@@ -320,8 +372,10 @@ const CompareTable* get_compare_table() {
     table.close = &close;
     table.absolute_error = &absolute_error;
     table.measure = &measure;
+    table.measure_equal = &measure_equal;
     table.mark_outside = &mark_outside;
-    table.bin_errors = &bin_errors;
+    table.count_errors = &count_errors;
+    table.count_bin = &count_bin;
     return table;
   }();
   return &kTable;

@@ -40,6 +40,7 @@ struct CompareTable {
   bool (*close)(const double* a, const double* b, std::int64_t count, Tolerance tolerance, bool equal_nan);
   void (*absolute_error)(const double* a, const double* b, std::int64_t count, double* error);
   BlockDiff (*measure)(const double* a, const double* b, const double* error, std::int64_t count, Tolerance tolerance);
+  BlockDiff (*measure_equal)(const double* a, std::int64_t count);
   // outside[i] = 1 where the pair is not within the tolerance; a pair that is not finite counts as outside.
   void (*mark_outside)(const double* b, const double* error, std::int64_t count, Tolerance tolerance,
                        std::uint8_t* outside);
@@ -50,8 +51,10 @@ struct CompareTable {
   std::array<std::uint64_t (*)(const std::byte* a, const std::byte* b, std::int64_t count, std::int32_t* bins),
              kDTypeCount>
       bin_ulps;
-  // The bins of finite errors (see error_bin).
-  void (*bin_errors)(const double* error, std::int64_t count, std::int32_t* bins);
+  // How many bins are `bin`.
+  std::int64_t (*count_bin)(const std::int32_t* bins, std::int64_t count, std::int32_t bin);
+  // Adds finite errors to a histogram of kErrorBinsWithZero counters (see error_bin). `max_error` is their largest.
+  void (*count_errors)(const double* error, std::int64_t count, double max_error, std::int64_t* histogram);
 };
 
 const CompareTable& compare_table();
