@@ -348,6 +348,10 @@ def test_other_classes_only_with_trust(tmp_path):
     assert tenscope.load(tmp_path / "a.pkl", trust=True)["custom"].x == 1
     with pytest.raises(tenscope.UnsupportedError, match=r"\['custom'\].*Custom"):
         tenscope.save(tmp_path / "a.pt", {"custom": Custom()})
+    torch.save(Custom(), tmp_path / "b.pt")
+    with pytest.raises(tenscope.UnsupportedError, match=r"Custom.*trust=True"):
+        tenscope.load(tmp_path / "b.pt")
+    assert tenscope.load(tmp_path / "b.pt", trust=True).x == 1
 
 
 # All

@@ -14,6 +14,7 @@ from tenscope._errors import CorruptError, Error, UnsupportedError
 __all__ = ["load", "save"]
 
 _PICKLES = (".pkl", ".pickle")
+_TORCH_FILES = (".pt", ".pth", ".bin", ".ckpt")
 
 
 def load(
@@ -29,17 +30,19 @@ def load(
     A .npy gives an array, a .npz and a .safetensors a dict of arrays, a .pt torch tensors (arrays where torch is
     missing). bfloat16 and float8, which NumPy lacks, are torch tensors, or arrays of ml_dtypes. A large file is
     mapped: changes to the arrays stay in memory, and the file must not be truncated while they are used; `mmap=False`
-    reads it. `verify=True` checks all checksums of a .pt or .npz. `trust=True` lets Python's pickle load a .pkl of
-    any classes, which runs whatever the file says: only for files of your own.
+    reads it. `verify=True` checks all checksums of a .pt or .npz. `trust=True` lets Python's pickle load a .pkl, and
+    torch a .pt, of any classes, which runs whatever the file says: only for files of your own.
     """
     name = os.fspath(path)
     if trust and name.lower().endswith(_PICKLES):
         with open(name, "rb") as file:
             return pickle.load(file)
+    if trust and name.lower().endswith(_TORCH_FILES) and (torch := _torch()) is not None:
+        return torch.load(name, map_location="cpu", weights_only=False)
     try:
         return _core.load_file(name, mmap, verify, max_inflated_bytes)
     except UnsupportedError as error:
-        if not name.lower().endswith(_PICKLES) or "not on the list" not in str(error):
+        if not name.lower().endswith(_PICKLES + _TORCH_FILES) or "not on the list" not in str(error):
             raise
         raise UnsupportedError(f"{error} (load it with trust=True if you trust whoever wrote it)") from None
     except (Error, MemoryError):

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "format/crc32.hpp"
 #include "format/decimal.hpp"
 #include "format/pickle.hpp"
 #include "format/safetensors.hpp"
@@ -218,6 +219,21 @@ TEST(Decimal, RoundTrips) {
   }
   EXPECT_EQ(bytes_of_decimal("-128"), "\x80");
   EXPECT_EQ(bytes_of_decimal("255"), std::string("\xff\0", 2));
+}
+
+TEST(Crc32, AsByteByByte) {
+  std::string text(5000, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 2654435761u >> 13);
+  const auto bytes = std::as_bytes(std::span(text));
+  EXPECT_EQ(crc32_of(0, std::as_bytes(std::span("123456789", 9))), 0xcbf43926u);
+  for (const std::size_t size : {0u, 1u, 1023u, 1024u, 1025u, 1279u, 1280u, 4999u}) {
+    std::uint32_t expected = ~std::uint32_t{0x12345678};
+    for (const std::byte byte : bytes.subspan(1, size)) {
+      expected ^= static_cast<std::uint32_t>(byte);
+      for (int bit = 0; bit < 8; ++bit) expected = expected >> 1 ^ (expected & 1 ? 0xedb88320u : 0u);
+    }
+    EXPECT_EQ(crc32_of(0x12345678, bytes.subspan(1, size)), ~expected) << size;
+  }
 }
 
 TEST(Unescape, AsPythonDoes) {

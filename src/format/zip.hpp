@@ -71,6 +71,4 @@ class ZipWriter {
   std::vector<ZipEntry> entries_;
 };
 
-std::uint32_t crc32_of(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
-
 }  // namespace tenscope

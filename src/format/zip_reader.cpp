@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "format/crc32.hpp"
 #include "format/zip.hpp"
 
 namespace tenscope {
@@ -171,10 +172,6 @@ Source ZipReader::open(const ZipEntry& entry, Budget& budget, Check check) const
     source_.corrupt(entry.data_at, fmt::format("zip entry '{}' with a wrong checksum", entry.name));
   }
   return part;
-}
-
-std::uint32_t crc32_of(std::uint32_t crc, std::span<const std::byte> bytes) noexcept {
-  return libdeflate_crc32(crc, bytes.data(), bytes.size());
 }
 
 }  // namespace tenscope

@@ -3,6 +3,7 @@
 
 #include <future>
 
+#include "format/crc32.hpp"
 #include "format/zip.hpp"
 
 namespace tenscope {
