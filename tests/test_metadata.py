@@ -79,6 +79,20 @@ def test_patch_applied_to_the_commit_gives_the_same_tree(repository, tmp_path):
     assert tree_of(clone) == tree_of(repository)
 
 
+def test_a_change_in_the_second_of_the_commit_that_keeps_the_size_is_in_the_patch(repository):
+    run_git(repository, "config", "core.trustctime", "false")
+    model, index = repository / "model.py", repository / ".git" / "index"
+    second = int(model.stat().st_mtime) - 10
+    os.utime(model, (second, second))
+    run_git(repository, "update-index", "--refresh")
+    model.write_text(model.read_text().replace("2", "3"))
+    for path in (model, index):
+        os.utime(path, (second, second))
+    (repository / "new.py").write_text("new = 1\n")
+    _, patch = git.collect(repository, excluded=[])
+    assert b"+    return x * 3" in patch and b"+new = 1" in patch
+
+
 def test_git_info_tells_commit_branch_state_and_history(repository):
     clean, patch = git.collect(repository, excluded=[])
     assert patch == b"" and clean["status"] == "clean" and clean["git_diff"] == ""

@@ -104,7 +104,10 @@ def steps(recorded: Recorded) -> list[tuple[str, str]]:
         found.append((f"the code: commit of branch {project['branch']}", f"git checkout {project['commit_id']}"))
     if recorded.patch:
         found.append(("the uncommitted changes", f"git apply {shlex.quote(str(recorded.folder / 'project.patch'))}"))
-    found.append((f"Python {recorded.packages['python_version']} and its packages", "pip install -r requirements.txt"))
+    versions = """jq -r '.all_packages | to_entries[] | "\\(.key)==\\(.value)"' """
+    versions += shlex.quote(str(recorded.folder / "packages.json"))
+    python = f"Python {recorded.packages['python_version']} and its packages"
+    found.append((python, f"{versions} > requirements.txt && pip install -r requirements.txt"))
     for name, value in recorded.relevant_environment.items():
         found.append(("the environment", f"export {name}={shlex.quote(value)}"))
     found.append(("the folder", f"cd {shlex.quote(recorded.runtime['working_directory'])}"))
