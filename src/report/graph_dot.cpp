@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "report/graph.hpp"
+#include "report/html.hpp"
 #include "report/values.hpp"
 
 namespace tenscope::report {
@@ -18,31 +19,7 @@ constexpr std::string_view kPlain = "#eef2f7", kGrey = "#f5f5f5", kGreen = "#c8e
                            kPink = "#fbd9d3", kRed = "#ef9a9a", kBlue = "#bbdefb", kStrong = "#b71c1c";
 
 // Text inside Graphviz's HTML-like labels.
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\n':
-        out += "<BR/>";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
-    }
-  }
-  return out;
-}
+std::string label_text(std::string_view text) { return escape_html(text, "<BR/>"); }
 
 // Cut between characters, not inside one.
 std::string shortened(std::string_view text, std::size_t longest) {
@@ -103,7 +80,7 @@ class DotWriter {
     std::string title;
     std::istringstream lines(options_.title);
     for (std::string line; std::getline(lines, line);)
-      if (!line.empty()) title += escape_html(line) + std::string(kLeft);
+      if (!line.empty()) title += label_text(line) + std::string(kLeft);
     if (const std::string legend = legend_text(); !legend.empty()) title += legend + std::string(kLeft);
     if (!title.empty())
       out_ += fmt::format("  labelloc=t; labeljust=l; fontname=\"Helvetica\"; fontsize=12; label=<{}>;\n", title);
@@ -152,10 +129,10 @@ class DotWriter {
 
   void write_node(std::size_t id) {
     const auto& [name, facts] = graph_.nodes[id];
-    const std::string shown = escape_html(shortened(name, kLongestName));
+    const std::string shown = label_text(shortened(name, kLongestName));
     std::string label = fmt::format("<B>{}</B>", shown.empty() ? " " : shown);
     if (!name.starts_with(facts.cls + " ×") && name != facts.cls)
-      label += small(escape_html(shortened(facts.cls, kLongestName)));
+      label += small(label_text(shortened(facts.cls, kLongestName)));
     if (options_.color == GraphColor::Time && facts.duration_ns > 0) {
       const std::string own = facts.own_ns < facts.duration_ns && has_children_[id]
                                   ? fmt::format(" (own {})", duration_text(facts.own_ns))
@@ -165,7 +142,7 @@ class DotWriter {
     if (facts.hidden > 0) label += small(fmt::format("+ {} inside", facts.hidden));
     std::string more;
     if (!facts.mark.empty()) {
-      label += small(fmt::format("<B>{}</B>", escape_html(facts.mark)), kStrong);
+      label += small(fmt::format("<B>{}</B>", label_text(facts.mark)), kStrong);
       more = fmt::format(", color=\"{}\", penwidth=3", kStrong);
     }
     if (facts.calls == 0) more += ", style=\"rounded,filled,dashed\"";
@@ -193,7 +170,7 @@ class DotWriter {
     for (const GraphEdge& edge : graph_.edges) leaves[edge.from] += !has_children_[edge.to];
     for (const GraphEdge& edge : graph_.edges) {
       std::string attributes;
-      std::string label = escape_html(edge_label(graph_.nodes[edge.to].facts));
+      std::string label = label_text(edge_label(graph_.nodes[edge.to].facts));
       if (edge.count > 1) label += fmt::format("{}× {}", label.empty() ? "" : "<BR/>", edge.count);
       if (!label.empty()) attributes = fmt::format("label=<{}>", label);
       const std::size_t levels = std::min<std::size_t>(8, 1 + (leaves[edge.from] - 1) / kLeavesAbreast);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "report/html.hpp"
 #include "report/run_diff.hpp"
 
 namespace tenscope::report {
@@ -19,29 +20,6 @@ constexpr std::string_view kStyle =
     "@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#1b1b1b}code{background:#2d2d2d}td,th{border-"
     "color:#3a3a3a}th,.muted{color:#aaa}}";
 
-std::string escape(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string said(const std::string& path) { return path.empty() ? "the model" : path; }
 
 class Page {
@@ -53,9 +31,10 @@ class Page {
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         "<title>tenscope diff</title><style>{}</style>",
         kStyle);
-    out_ += fmt::format("<p class=muted><code>{}</code> against <code>{}</code></p>", escape(diff_.a), escape(diff_.b));
-    out_ +=
-        fmt::format("<h1 class={}>{}</h1>", diff_.within_tolerance ? "good" : "bad", escape(run_diff_answer(diff_)));
+    out_ += fmt::format("<p class=muted><code>{}</code> against <code>{}</code></p>", escape_html(diff_.a),
+                        escape_html(diff_.b));
+    out_ += fmt::format("<h1 class={}>{}</h1>", diff_.within_tolerance ? "good" : "bad",
+                        escape_html(run_diff_answer(diff_)));
     counts();
     if (diff_.first_divergence) evidence("First divergence", *diff_.first_divergence);
     if (diff_.first_bit_difference && diff_.within_tolerance)
@@ -69,7 +48,7 @@ class Page {
 
  private:
   void row(std::string_view name, std::string_view text) {
-    if (!text.empty()) out_ += fmt::format("<tr><th>{}<td>{}", name, escape(text));
+    if (!text.empty()) out_ += fmt::format("<tr><th>{}<td>{}", name, escape_html(text));
   }
 
   void counts() {
@@ -108,8 +87,8 @@ class Page {
         diff_.origin_count);
     for (const DiffOrigin& origin : diff_.origins)
       out_ += fmt::format("<tr><td><code>{}</code><td><code>{}</code><td>{}<td>{}<td>{}",
-                          escape(said(origin.place.module)), escape(origin.place.name), origin.place.step,
-                          origin.place.phase, escape(metrics_in_words(origin.metrics)));
+                          escape_html(said(origin.place.module)), escape_html(origin.place.name), origin.place.step,
+                          origin.place.phase, escape_html(metrics_in_words(origin.metrics)));
     out_ += "</table>";
   }
 
@@ -117,22 +96,23 @@ class Page {
     if (!diff_.renamed.empty()) {
       out_ += "<h2>Renamed</h2><table>";
       for (const DiffRenamed& renamed : diff_.renamed)
-        out_ +=
-            fmt::format("<tr><td><code>{}</code><td><code>{}</code>", escape(said(renamed.a)), escape(said(renamed.b)));
+        out_ += fmt::format("<tr><td><code>{}</code><td><code>{}</code>", escape_html(said(renamed.a)),
+                            escape_html(said(renamed.b)));
       out_ += "</table>";
     }
     if (diff_.unmatched.empty()) return;
     out_ += "<h2>On one side only</h2><table>";
     for (const DiffUnmatched& one : diff_.unmatched)
-      out_ += fmt::format("<tr><td>{}<td><code>{}</code><td>{}<td>{} values", one.side == 0 ? "first" : "second",
-                          escape(one.name.empty() ? said(one.module) : one.name), escape(one.cls), one.events);
+      out_ +=
+          fmt::format("<tr><td>{}<td><code>{}</code><td>{}<td>{} values", one.side == 0 ? "first" : "second",
+                      escape_html(one.name.empty() ? said(one.module) : one.name), escape_html(one.cls), one.events);
     out_ += "</table>";
   }
 
   void list(std::string_view title, const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     out_ += fmt::format("<h2>{}</h2><ul>", title);
-    for (const std::string& line : lines) out_ += "<li>" + escape(line);
+    for (const std::string& line : lines) out_ += "<li>" + escape_html(line);
     out_ += "</ul>";
   }
 
