@@ -4,12 +4,14 @@ import collections
 import io
 import pickle
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import safetensors.numpy
 import torch
+from hand_written_run import HandWrittenRun
 
 NESTED = {
     "none": None,
@@ -103,6 +105,25 @@ def safetensors_files():
     yield safetensors.numpy.save({})
 
 
+def journals():
+    """Journals and segments of runs written by hand: whole, and as a crash leaves them."""
+    for ended in ("close", "crash"):
+        with tempfile.TemporaryDirectory() as name:
+            run = HandWrittenRun(Path(name) / "run")
+            run.add("step", step=1)
+            run.add("enter", name="blocks.0", step=1, call=0, scope="GPT", phase="forward", root="GPT#0")
+            run.tensor("q", ARRAYS[0], step=1)
+            run.tensor("empty", np.zeros((0, 3), "f4"), step=1, keep=False)
+            run.tensor("nan", np.array([np.nan, np.inf, -np.inf, 0]), step=1)
+            for value in (None, True, -1, 1.5, "text", {"float": "nan"}, {"int": str(2**70)}):
+                run.add("value", name="plain", step=1, call=0, value=value, meta={"key": [1, "x"]}, site="a.py:3")
+            run.add("change", name="x", step=1, call=0, value=2, io="local", task="Task-1", **{"class": "C"})
+            run.add("dropped", name="a reason", step=1, value=3)
+            getattr(run, ended)()
+            for path in sorted(run.folder.iterdir()):
+                yield path.read_bytes()
+
+
 MAKERS = {
     "npy": npy,
     "npz": npz,
@@ -110,6 +131,7 @@ MAKERS = {
     "pt": pt,
     "pickle": pickles,
     "safetensors": safetensors_files,
+    "journal": journals,
 }
 
 
