@@ -14,14 +14,18 @@ set_target_properties(tenscope_all PROPERTIES EXPORT_NAME tenscope)
 target_link_libraries(tenscope_all INTERFACE ${installed_rooms})
 target_compile_features(tenscope_all INTERFACE cxx_std_20)
 
-if(NOT SKBUILD)
-  set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tenscope)
-  install(TARGETS ${installed_rooms} tenscope_all EXPORT tenscopeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(DIRECTORY include/tenscope DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(EXPORT tenscopeTargets NAMESPACE tenscope:: DESTINATION ${package_folder})
-  configure_package_config_file(cmake/tenscopeConfig.cmake.in ${PROJECT_BINARY_DIR}/tenscopeConfig.cmake
-                                INSTALL_DESTINATION ${package_folder})
-  write_basic_package_version_file(${PROJECT_BINARY_DIR}/tenscopeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-  install(FILES ${PROJECT_BINARY_DIR}/tenscopeConfig.cmake ${PROJECT_BINARY_DIR}/tenscopeConfigVersion.cmake
-          DESTINATION ${package_folder})
+# A wheel has none of it, unless its component is asked for.
+set(component COMPONENT development)
+if(SKBUILD)
+  list(APPEND component EXCLUDE_FROM_ALL)
 endif()
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tenscope)
+install(TARGETS ${installed_rooms} tenscope_all EXPORT tenscopeTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${component})
+install(DIRECTORY include/tenscope DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${component})
+install(EXPORT tenscopeTargets NAMESPACE tenscope:: DESTINATION ${package_folder} ${component})
+configure_package_config_file(cmake/tenscopeConfig.cmake.in ${PROJECT_BINARY_DIR}/tenscopeConfig.cmake
+                              INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tenscopeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tenscopeConfig.cmake ${PROJECT_BINARY_DIR}/tenscopeConfigVersion.cmake
+        DESTINATION ${package_folder} ${component})

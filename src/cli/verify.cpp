@@ -1,5 +1,9 @@
+#include "store/verify.hpp"
+
 #include <fmt/format.h>
 
+#include <chrono>
+#include <cstdio>
 #include <memory>
 
 #include "cli/commands.hpp"
@@ -10,6 +14,23 @@
 namespace tenscope::cli {
 
 using namespace report;
+namespace {
+
+// Draws on stderr, at most ten times a second.
+store::Progress progress_bar(const std::string& what) {
+  using Clock = std::chrono::steady_clock;
+  return [what, next = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
+    if (Clock::now() < next || total == 0) return;
+    next = Clock::now() + std::chrono::milliseconds(100);
+    constexpr std::uint64_t kWidth = 30;
+    const std::uint64_t filled = done * kWidth / total;
+    fmt::print(stderr, "\rchecking {} [{:#<{}}{:.<{}}] {}%\033[K", what, "", filled, "", kWidth - filled,
+               done * 100 / total);
+    std::fflush(stderr);
+  };
+}
+
+}  // namespace
 
 Action prepare_verify(CLI::App& app) {
   auto path = std::make_shared<std::string>();
@@ -20,9 +41,9 @@ Action prepare_verify(CLI::App& app) {
     json.begin_object().key("runs").begin_array();
     bool is_fine = true;
     for (const auto& run : find_runs(*path)) {
-      if (output.progress) fmt::print(stderr, "checking {} ...\r", run.string());
-      const std::vector<Problem> problems = verify(run);
-      if (output.progress) fmt::print(stderr, "\033[K");
+      const std::vector<Problem> problems =
+          store::verify(run, output.progress ? progress_bar(run.filename().string()) : nullptr);
+      if (output.progress) fmt::print(stderr, "\r\033[K");
       is_fine &= problems.empty();
       json.begin_object().key("path").text(run.string()).key("problems").begin_array();
       for (const Problem& problem : problems) {

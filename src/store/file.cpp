@@ -139,6 +139,18 @@ void File::write_at(std::span<const std::byte> bytes, std::uint64_t offset) {
   if (const int error = write_all(fd_, bytes, offset)) throw_io("cannot write", error, path_);
 }
 
+bool File::write_direct_at(const File& direct, std::span<const std::byte> bytes, std::uint64_t offset) {
+  // The blocks at both ends are shared with what lies beside, so they go through the cache.
+  const auto head = std::min<std::uint64_t>(bytes.size(), -offset % kDirectAlignment);
+  const auto middle = (bytes.size() - head) / kDirectAlignment * kDirectAlignment;
+  const int error = write_all(direct.fd(), bytes.subspan(head, middle), offset + head);
+  if (error == EINVAL || error == EFAULT || error == EOPNOTSUPP) return false;
+  if (error != 0) throw_io("cannot write", error, path_);
+  write_at(bytes.first(head), offset);
+  write_at(bytes.subspan(head + middle), offset + head + middle);
+  return true;
+}
+
 void File::truncate(std::uint64_t size) {
   if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) throw_io("cannot trim file", errno, path_);
 }

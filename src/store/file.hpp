@@ -31,6 +31,8 @@ class IoError : public Error {
 Trouble trouble_of(int error_number) noexcept;
 [[noreturn]] void throw_io(const char* what, int error_number, const std::filesystem::path& path);
 
+inline constexpr std::uint64_t kDirectAlignment = 4096;
+
 // An open file of this process; closed on destruction, and at once in a forked child.
 class File {
  public:
@@ -53,6 +55,9 @@ class File {
   void reserve_cached(std::uint64_t offset, std::uint64_t size);
 
   void write_at(std::span<const std::byte> bytes, std::uint64_t offset);
+  // The same past the page cache; `direct` is this file, opened with O_DIRECT, and `offset` must be the memory's
+  // address modulo kDirectAlignment. False: it cannot be done here, and nothing or a part was written.
+  bool write_direct_at(const File& direct, std::span<const std::byte> bytes, std::uint64_t offset);
   void truncate(std::uint64_t size);
   void sync();
   bool is_linked() const noexcept;  // false: the file was deleted

@@ -1,8 +1,8 @@
 // Overview. A segment begins with a reserved header; tensors follow in the order in which their slots were reserved. A
-// slot is filled outside the lock, by one pwrite or by stores into a mapping, and gets its header entry on commit. A
-// segment that is full (of bytes or of header) is retired; whoever gives back its last slot seals it: writes the
-// header, cuts the file behind the last tensor, renames it. A crash in between leaves an .open file that the journal
-// describes.
+// slot is filled outside the lock, by one pwrite (through the page cache or past it, see LargeWrites) or by stores into
+// a mapping, and gets its header entry on commit. A segment that is full (of bytes or of header) is retired; whoever
+// gives back its last slot seals it: writes the header, cuts the file behind the last tensor, renames it. A crash in
+// between leaves an .open file that the journal describes.
 #include "store/segment_writer.hpp"
 
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
@@ -32,11 +33,14 @@ constexpr std::uint64_t kLargestWindow = 4 << 20;
 constexpr std::uint64_t kPadEntry = 128;     // room for a pad's entry
 constexpr std::uint64_t kEntrySuffix = 72;   // room for ~N, two offsets and brackets
 constexpr std::uint64_t kLargeBytes = 4096;  // from here on a tensor is aligned to a cache line
+constexpr std::uint64_t kCacheLine = 64;
+constexpr std::uint64_t kDirectBytes = 8 << 20;  // from here on a tensor may go past the page cache
+constexpr std::uint64_t kLargestItem = 16;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 std::uint64_t alignment_of(DType dtype, std::uint64_t size_bytes) {
-  return size_bytes >= kLargeBytes ? 64 : item_size(dtype);
+  return size_bytes >= kLargeBytes ? kCacheLine : item_size(dtype);
 }
 
 // Hashes of the keys of a segment's header.
@@ -74,6 +78,7 @@ class Segment {
  public:
   std::int64_t number = 0;
   File file;
+  File direct;                     // the same, opened when it is first written past the page cache
   std::uint64_t header_bytes = 0;  // the 8 bytes of its length included: where the data begins
   std::uint64_t tail = 0;
   std::uint64_t reserved = 0;
@@ -83,6 +88,7 @@ class Segment {
   KeySet keys;
   int tensor_count = 0;
   int pad_count = 0;
+  int slot_count = 0;
   int in_use = 0;
   bool is_retired = false;
   Mapping window;
@@ -110,6 +116,7 @@ class Segment {
 SegmentWriter::SegmentWriter(std::filesystem::path folder, Options options)
     : folder_(std::move(folder)),
       options_(std::move(options)),
+      large_writes_(options_.large_writes),
       header_bytes_(std::min(kFirstHeader, options_.largest_header)) {}
 
 SegmentWriter::~SegmentWriter() = default;
@@ -139,12 +146,29 @@ std::unique_ptr<Segment> SegmentWriter::open_segment(std::uint64_t entry_bytes) 
   return segment;
 }
 
-Slot SegmentWriter::reserve(std::uint64_t size_bytes, DType dtype, const HeaderEntry& entry, Access access) {
+bool SegmentWriter::opens_direct(Segment& segment) noexcept {
+  if (segment.direct.is_open()) return true;
+  try {
+    segment.direct = File(segment.file.path(), O_WRONLY | O_DIRECT);
+    return true;
+  } catch (const std::exception&) {  // a file system without it; no descriptor left
+    large_writes_.give_up_direct();
+    return false;
+  }
+}
+
+Slot SegmentWriter::reserve(std::uint64_t size_bytes, DType dtype, const HeaderEntry& entry, Access access,
+                            const void* source) {
   std::unique_lock lock(mutex_);
   if (is_closed_) throw Error(ErrorCode::Io, "cannot store tensor: the run is closed");
   const std::uint64_t entry_bytes = entry.key.size() + entry.rest.size() + kEntrySuffix + kPadEntry;
   const std::uint64_t alignment = alignment_of(dtype, size_bytes);
-  const auto begin_in = [&](const Segment& segment) { return round_up(segment.tail, alignment); };
+  const auto address = reinterpret_cast<std::uintptr_t>(source);
+  bool is_direct = source != nullptr && address % kLargestItem == 0 && size_bytes >= kDirectBytes &&
+                   large_writes_.choose() == LargeWrites::Way::Direct;
+  const auto begin_in = [&](const Segment& segment) {
+    return is_direct ? segment.tail + (address - segment.tail) % kDirectAlignment : round_up(segment.tail, alignment);
+  };
 
   while (current_) {
     const bool header_is_full = current_->header_used + entry_bytes > current_->header_bytes - 8;
@@ -158,6 +182,7 @@ Slot SegmentWriter::reserve(std::uint64_t size_bytes, DType dtype, const HeaderE
   if (!current_) current_ = open_segment(entry_bytes);
 
   Segment& segment = *current_;
+  is_direct = is_direct && opens_direct(segment);
   const std::uint64_t begin = begin_in(segment), end = begin + size_bytes;
   if (end > segment.reserved) {
     const std::uint64_t limit = segment.header_bytes + options_.segment_bytes;
@@ -169,7 +194,10 @@ Slot SegmentWriter::reserve(std::uint64_t size_bytes, DType dtype, const HeaderE
     segment.reserved += size;
     segment.next_chunk = std::min(segment.next_chunk * 4, options_.is_mapped ? kLargestWindow : kLargestChunk);
   }
-  Slot slot{.ref = {segment.number, begin, size_bytes}, .segment = &segment};
+  Slot slot{.ref = {segment.number, begin, size_bytes},
+            .segment = &segment,
+            .index = segment.slot_count + 1,
+            .is_direct = is_direct};
   if (access == Access::Memory && size_bytes > 0) {
     if (options_.is_mapped) {
       if (!segment.window.covers(begin, size_bytes)) {
@@ -187,12 +215,22 @@ Slot SegmentWriter::reserve(std::uint64_t size_bytes, DType dtype, const HeaderE
   segment.header_used += entry_bytes;
   total_bytes_ += end - segment.tail;
   segment.tail = end;
+  ++segment.slot_count;
   ++segment.in_use;
   return slot;
 }
 
 void SegmentWriter::write(const Slot& slot, std::span<const std::byte> bytes) {
-  slot.segment->file.write_at(bytes, slot.ref.offset);
+  Segment& segment = *slot.segment;
+  const auto began = std::chrono::steady_clock::now();
+  if (!slot.is_direct || !segment.file.write_direct_at(segment.direct, bytes, slot.ref.offset)) {
+    if (slot.is_direct) large_writes_.give_up_direct();
+    segment.file.write_at(bytes, slot.ref.offset);
+  }
+  if (bytes.size() < kDirectBytes) return;
+  const auto elapsed = std::chrono::nanoseconds(std::chrono::steady_clock::now() - began);
+  large_writes_.learn(slot.is_direct ? LargeWrites::Way::Direct : LargeWrites::Way::Cached, bytes.size(),
+                      elapsed.count());
 }
 
 void SegmentWriter::commit(Slot slot, const HeaderEntry& entry) {
@@ -205,7 +243,15 @@ void SegmentWriter::commit(Slot slot, const HeaderEntry& entry) {
 void SegmentWriter::abandon(Slot slot) noexcept {
   slot.mapping.unmap();
   std::unique_lock lock(mutex_);
-  slot.segment->add_pad(slot.ref.offset, slot.ref.offset + slot.ref.size_bytes);
+  Segment& segment = *slot.segment;
+  const std::uint64_t end = slot.ref.offset + slot.ref.size_bytes;
+  if (slot.index == segment.slot_count) {
+    segment.tail = slot.ref.offset;
+    --segment.slot_count;
+    total_bytes_ -= slot.ref.size_bytes;
+  } else {
+    segment.add_pad(slot.ref.offset, end);
+  }
   release(slot, lock);
 }
 

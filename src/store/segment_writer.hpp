@@ -13,6 +13,7 @@
 
 #include "store/event_encoder.hpp"
 #include "store/file.hpp"
+#include "store/large_writes.hpp"
 #include "tenscope/event.hpp"
 
 namespace tenscope::store {
@@ -24,6 +25,8 @@ struct Slot {
   BlobRef ref;
   std::byte* memory = nullptr;  // where mapped: size_bytes to be filled; else use SegmentWriter::write
   Segment* segment = nullptr;
+  int index = 0;  // in its segment, from 1
+  bool is_direct = false;
   Mapping mapping;
 };
 
@@ -36,6 +39,7 @@ class SegmentWriter {
     std::uint64_t largest_header = 4u << 20;
     bool is_mapped = false;  // small tensors: keep a window of the segment mapped and give slots out of it
     bool is_durable = false;
+    LargeWrites::Policy large_writes = LargeWrites::Policy::Measured;
     std::atomic<std::int64_t>* next_number = nullptr;  // shared by the segment writers of a folder
     std::function<void(std::int64_t number, const std::filesystem::path& path, std::uint64_t size_bytes)> on_sealed;
     std::function<void(const IoError&)> on_seal_failed;  // the segment stays open: repair can seal it
@@ -45,10 +49,12 @@ class SegmentWriter {
   ~SegmentWriter();  // leaves segments as they are, as a crash would
 
   enum class Access { Write, Memory };
-  Slot reserve(std::uint64_t size_bytes, DType dtype, const HeaderEntry& entry, Access access);
+  // `source`: the memory that will be written, which decides on the place where it is to go past the page cache.
+  Slot reserve(std::uint64_t size_bytes, DType dtype, const HeaderEntry& entry, Access access,
+               const void* source = nullptr);
   void write(const Slot& slot, std::span<const std::byte> bytes);
   void commit(Slot slot, const HeaderEntry& entry);
-  void abandon(Slot slot) noexcept;  // its bytes become padding
+  void abandon(Slot slot) noexcept;  // its place is given out again; behind other slots it becomes padding
 
   void sync();
   void close();  // seals what is open, waiting for slots in use; idempotent
@@ -58,12 +64,14 @@ class SegmentWriter {
 
  private:
   std::unique_ptr<Segment> open_segment(std::uint64_t entry_bytes);
+  bool opens_direct(Segment& segment) noexcept;
   void release(Slot& slot, std::unique_lock<std::mutex>& lock);
   void retire(std::unique_lock<std::mutex>& lock);
   void seal(std::unique_ptr<Segment> segment) noexcept;
 
   const std::filesystem::path folder_;
   const Options options_;
+  LargeWrites large_writes_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Segment>> retired_;  // full, but slots are still in use
   std::unique_ptr<Segment> current_;

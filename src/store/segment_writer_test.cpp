@@ -110,13 +110,46 @@ TEST_P(SegmentWriterTest, an_abandoned_slot_becomes_padding) {
   store(writer, "a", "aaaa");
   HeaderEntry entry;
   encode_header_entry(entry, "lost", 0, 0, DType::U8, std::vector<std::int64_t>{100});
-  writer.abandon(writer.reserve(100, DType::U8, entry, access()));
+  Slot lost = writer.reserve(100, DType::U8, entry, access());
   store(writer, "b", "bbbb");
+  writer.abandon(std::move(lost));
   writer.close();
   std::string data;
   const auto entries = parse(scratch.path() / "000000.safetensors", data);
   EXPECT_EQ(entries.size(), 3u);
   EXPECT_EQ(entries.at("__pad__0").end - entries.at("__pad__0").begin, 100u);
+}
+
+TEST_P(SegmentWriterTest, an_abandoned_slot_at_the_end_is_given_out_again) {
+  SegmentWriter writer(scratch.path(), options(1 << 20));
+  store(writer, "a", "aaaa");
+  HeaderEntry entry;
+  encode_header_entry(entry, "lost", 0, 0, DType::U8, std::vector<std::int64_t>{100});
+  const auto before = writer.total_bytes();
+  for (int i = 0; i < 3; ++i) writer.abandon(writer.reserve(100, DType::U8, entry, access()));
+  EXPECT_EQ(writer.total_bytes(), before);
+  store(writer, "b", "bbbb");
+  writer.close();
+  std::string data;
+  const auto entries = parse(scratch.path() / "000000.safetensors", data);
+  EXPECT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries.at("b@0#0").begin, 4u);
+}
+
+TEST_P(SegmentWriterTest, an_abandoned_slot_before_an_empty_tensor_becomes_padding) {
+  SegmentWriter writer(scratch.path(), options(1 << 20));
+  HeaderEntry entry;
+  encode_header_entry(entry, "lost", 0, 0, DType::U8, std::vector<std::int64_t>{100});
+  Slot lost = writer.reserve(100, DType::U8, entry, access());
+  store(writer, "empty", "");
+  writer.abandon(std::move(lost));
+  store(writer, "b", "bbbb");
+  writer.close();
+  std::string data;
+  const auto entries = parse(scratch.path() / "000000.safetensors", data);
+  EXPECT_EQ(entries.at("empty@0#0").begin, 100u);
+  EXPECT_EQ(entries.at("b@0#0").begin, 100u);
+  EXPECT_EQ(entries.at("__pad__0").end, 100u);
 }
 
 TEST_P(SegmentWriterTest, a_segment_in_use_is_sealed_when_its_last_slot_comes_back) {

@@ -1,6 +1,8 @@
 // Overview: a run is read as any reader would, then every event whole, then every segment: its header's structure, that
 // it names what the journal says, and the fingerprint of each tensor, once. What is found is told and the search goes
 // on.
+#include "store/verify.hpp"
+
 #include <fmt/format.h>
 
 #include <map>
@@ -13,7 +15,6 @@
 #include "store/run_folder.hpp"
 #include "store/segment_header.hpp"
 #include "tenscope/error.hpp"
-#include "tenscope/reader.hpp"
 
 namespace tenscope::store {
 namespace {
@@ -36,7 +37,8 @@ bool is_filler(std::string_view key) {
 
 class Verification {
  public:
-  explicit Verification(const fs::path& run) : reader_(run, {.check_fingerprints = false}) {
+  Verification(const fs::path& run, const Progress& progress)
+      : reader_(run, {.check_fingerprints = false}), progress_(progress) {
     problems_.assign(reader_.problems().begin(), reader_.problems().end());
     for (const WriterInfo& writer : reader_.writers()) folders_.push_back(reader_.path() / writer.folder);
     try {
@@ -50,6 +52,11 @@ class Verification {
     blobs_.resize(reader_.writers().size());
     check_run_json();
     for (EventId id = 0; id < reader_.event_count(); ++id) check_event(id);
+    for (const auto& segments : blobs_) {
+      for (const auto& [number, blobs] : segments) {
+        for (const auto& [range, blob] : blobs) total_bytes_ += range.second - range.first;
+      }
+    }
     for (std::size_t writer = 0; writer < reader_.writers().size(); ++writer) {
       check_ending(writer);
       check_segments(writer);
@@ -184,6 +191,8 @@ class Verification {
       tell(path, range.first, fmt::format("events that share '{}' have different fingerprints", key));
     const auto size = static_cast<std::int64_t>(range.second - range.first);
     const Fingerprint found = kernels::fingerprint({bytes.data() + range.first, DType::U8, {&size, 1}, {}, "cpu"});
+    done_bytes_ += static_cast<std::uint64_t>(size);
+    if (progress_) progress_(done_bytes_, total_bytes_);
     if (found == blob.record.fingerprint) return true;
     tell(path, range.first,
          fmt::format("the bytes of '{}' have changed: fingerprint {} instead of {}", key, found.hex(),
@@ -217,13 +226,19 @@ class Verification {
   bool is_ring_ = false;
   std::vector<std::map<std::int64_t, std::map<Range, Blob>>> blobs_;  // by writer and segment
   std::vector<Problem> problems_;
+  const Progress& progress_;
+  std::uint64_t done_bytes_ = 0;
+  std::uint64_t total_bytes_ = 0;
 };
 
 }  // namespace
+
+std::vector<Problem> verify(const fs::path& run, const Progress& progress) { return Verification(run, progress).run(); }
+
 }  // namespace tenscope::store
 
 namespace tenscope {
 
-std::vector<Problem> verify(const std::filesystem::path& run) { return store::Verification(run).run(); }
+std::vector<Problem> verify(const std::filesystem::path& run) { return store::verify(run, nullptr); }
 
 }  // namespace tenscope

@@ -1,9 +1,10 @@
 // Overview. A tensor's way: fingerprint → is it stored already? → if not, its bytes into a segment → a line in the
 // journal. Small tensors are hashed first (they are in the cache for what follows) and copied into a mapped segment in
 // the same pass that takes the statistics. Large ones are read once for fingerprint and statistics, and if they are new
-// written by one big write; where the last tensor of that name was stored already, the fingerprint alone is taken
-// first, so an unchanged tensor costs its hash. The line is appended after the bytes are in the page cache, so a line
-// never promises more than is there.
+// written by one big write. What the last tensor of that name was decides the order: was it stored already, the
+// fingerprint alone is taken first, so an unchanged tensor costs its hash; was it new, this one is likely to be, and a
+// very large one is written while a second thread takes its summary (if it was known after all, its place is given
+// back). The line is appended after the bytes are in the page cache, so a line never promises more than is there.
 #include "store/writer.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +13,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
+#include <future>
+#include <system_error>
+#include <thread>
 
 #include "kernels/summarize.hpp"
 #include "store/event_encoder.hpp"
@@ -22,6 +27,7 @@ namespace tenscope::store {
 namespace {
 
 constexpr std::uint64_t kSmallBytes = 64 << 10;
+constexpr std::uint64_t kTwoThreadBytes = 8 << 20;
 constexpr std::int64_t kRetryNs = 1'000'000'000;
 constexpr std::int64_t kSyncNs = 1'000'000'000;
 constexpr std::uint64_t kSmallestRingSegment = 256 << 10;
@@ -83,6 +89,41 @@ Writer::Options with_ring_sizes(Writer::Options options) {
 std::uint64_t part_bytes(const Writer::Options& options) {
   if (options.max_bytes == 0 || options.keep != Keep::Last) return 0;
   return std::clamp(options.max_bytes / 16, kSmallestPart, kLargestPart);
+}
+
+bool is_worth_two_threads(const TensorView& tensor, std::uint64_t size_bytes) {
+  static const bool has_cores = std::thread::hardware_concurrency() > 1;
+  return size_bytes >= kTwoThreadBytes && has_cores && is_c_order(tensor);
+}
+
+// While it lives, this thread takes no signals, nor does a thread that it starts.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+// The summary, taken by another thread while this one does `work`; where the system gives none, after it.
+template <class Work>
+Summary summarize_beside(const TensorView& tensor, Work&& work) {
+  std::future<Summary> summary;
+  try {
+    const SignalsBlocked guard;
+    summary = std::async(std::launch::async, [&tensor] { return kernels::summarize(tensor); });
+  } catch (const std::system_error&) {
+    summary = std::async(std::launch::deferred, [&tensor] { return kernels::summarize(tensor); });
+  }
+  work();
+  return summary.get();
 }
 
 }  // namespace
@@ -169,50 +210,56 @@ Recorded Writer::record(EventInfo info, const EventValue& value) {
   return {.kept = true, .seq = seq, .step = info.step, .call = info.call};
 }
 
+std::optional<BlobTable::Known> Writer::find(const Fingerprint& fingerprint, const TensorView& tensor,
+                                             std::uint64_t size_bytes) {
+  return blobs_.find(fingerprint, tensor.dtype, size_bytes, ring_ ? ring_->fresh_from() : 0);
+}
+
 Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values) {
   validate(tensor);
   journal_backoff_.check();
   resolve(info);
   const std::uint64_t size = size_bytes(tensor);
   const bool is_small = size <= kSmallBytes;
-  auto& expects_duplicate = expects_duplicate_[std::hash<std::string_view>()(info.name) % expects_duplicate_.size()];
+  auto& last = last_[std::hash<std::string_view>()(info.name) % last_.size()];
 
-  Summary summary;
-  bool has_summary = false;
+  std::optional<Summary> summary;
   std::optional<BlobRef> blob;
   const auto look_up = [&](const Fingerprint& fingerprint) {
-    const auto known = blobs_.find(fingerprint, tensor.dtype, size, ring_ ? ring_->fresh_from() : 0);
+    const auto known = find(fingerprint, tensor, size);
     if (!known) return;
     summary = {fingerprint, known->stats};
-    has_summary = true;
     blob = known->blob;
   };
-  if (is_small || expects_duplicate.load(std::memory_order_relaxed)) look_up(kernels::fingerprint(tensor));
-  if (!has_summary && !is_small) {
+  if (is_small || last.load(std::memory_order_relaxed) == Last::Duplicate) look_up(kernels::fingerprint(tensor));
+  const bool is_worth_a_guess = last.load(std::memory_order_relaxed) == Last::New && values == Values::Full &&
+                                has_no_fixed_budget() && is_worth_two_threads(tensor, size);
+  if (!summary && !is_small && !is_worth_a_guess) {
     summary = kernels::summarize(tensor);
-    has_summary = true;
-    look_up(summary.fingerprint);
+    look_up(summary->fingerprint);
   }
-  const bool is_duplicate = blob.has_value();
-  if (!is_small) expects_duplicate.store(is_duplicate, std::memory_order_relaxed);
+  bool is_duplicate = blob.has_value();
 
   if (values == Values::Stats) {
     blob.reset();
-    if (!has_summary) {
+    if (!summary) {
       summary = kernels::summarize(tensor);
-      blobs_.insert(summary, tensor.dtype, size, std::nullopt);
+      blobs_.insert(*summary, tensor.dtype, size, std::nullopt);
     }
   } else if (!blob) {
     if (may_store(size)) {
-      blob = store(info, tensor, size, summary, has_summary);
-      blobs_.insert(summary, tensor.dtype, size, blob);
-    } else if (!has_summary) {
+      const Stored stored = store(info, tensor, size, summary);
+      blob = stored.blob;
+      is_duplicate = stored.is_duplicate;
+      if (!is_duplicate) blobs_.insert(*summary, tensor.dtype, size, blob);
+    } else if (!summary) {
       summary = kernels::summarize(tensor);
     }
   }
+  if (!is_small) last.store(is_duplicate ? Last::Duplicate : Last::New, std::memory_order_relaxed);
 
   TextBuffer& line = line_buffer();
-  encode_event(line, info, thread_id(), tensor, summary, blob);
+  encode_event(line, info, thread_id(), tensor, *summary, blob);
   const std::uint64_t seq = append(line.view());
   sync_when_due();
   return {.kept = true,
@@ -220,41 +267,54 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
           .seq = seq,
           .step = info.step,
           .call = info.call,
-          .summary = summary};
+          .summary = *summary};
 }
 
-BlobRef Writer::store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes, Summary& summary,
-                      bool has_summary) {
+Writer::Stored Writer::store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes,
+                             std::optional<Summary>& summary) {
   segments_backoff_.check();
   thread_local HeaderEntry entry;
   encode_header_entry(entry, info.name, info.step, info.call, tensor.dtype, tensor.shape);
   const bool is_small = size_bytes <= kSmallBytes;
   SegmentWriter& segments = is_small ? small_ : large_;
   const bool is_contiguous = is_c_order(tensor);
+  const auto write = [&](const Slot& slot) {
+    segments.write(slot, {static_cast<const std::byte*>(tensor.data), size_bytes});
+  };
   try {
-    Slot slot =
-        segments.reserve(size_bytes, tensor.dtype, entry,
-                         is_small || !is_contiguous ? SegmentWriter::Access::Memory : SegmentWriter::Access::Write);
+    Slot slot = segments.reserve(
+        size_bytes, tensor.dtype, entry,
+        is_small || !is_contiguous ? SegmentWriter::Access::Memory : SegmentWriter::Access::Write, tensor.data);
     const BlobRef ref = slot.ref;
+    std::optional<BlobTable::Known> known;
     try {
-      if (!has_summary) {
-        summary = kernels::summarize(tensor, slot.memory);
-      } else if (slot.memory != nullptr) {
+      if (summary && slot.memory != nullptr) {
         kernels::copy_c_order(tensor, slot.memory);
+      } else if (summary) {
+        write(slot);
+      } else if (is_small || !is_contiguous) {
+        summary = kernels::summarize(tensor, slot.memory);
       } else {
-        segments.write(slot, {static_cast<const std::byte*>(tensor.data), size_bytes});
+        summary = summarize_beside(tensor, [&] { write(slot); });
+        known = find(summary->fingerprint, tensor, size_bytes);
       }
     } catch (...) {
       segments.abandon(std::move(slot));
       throw;
     }
+    if (known && known->blob) {
+      segments.abandon(std::move(slot));
+      return {*known->blob, true};
+    }
     segments.commit(std::move(slot), entry);
-    return ref;
+    return {ref, false};
   } catch (const IoError& error) {
     segments_backoff_.set(error);
     throw;
   }
 }
+
+bool Writer::has_no_fixed_budget() const noexcept { return options_.max_bytes == 0 || ring_; }
 
 bool Writer::may_store(std::uint64_t size_bytes) {
   if (options_.max_bytes == 0) return true;

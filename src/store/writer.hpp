@@ -60,8 +60,16 @@ class Writer {
   SegmentWriter::Options segment_options(bool is_mapped);
   void resolve(EventInfo& info);
   std::uint64_t append(std::string_view body);
-  BlobRef store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes, Summary& summary,
-                bool has_summary);
+  struct Stored {
+    BlobRef blob;
+    bool is_duplicate = false;
+  };
+  // Takes the summary, too, where there is none yet.
+  Stored store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes,
+               std::optional<Summary>& summary);
+  std::optional<BlobTable::Known> find(const Fingerprint& fingerprint, const TensorView& tensor,
+                                       std::uint64_t size_bytes);
+  bool has_no_fixed_budget() const noexcept;
   bool may_store(std::uint64_t size_bytes);
   void write_dropped_when_due() noexcept;
   void write_dropped(JournalWriter::Urgency urgency) noexcept;
@@ -80,8 +88,9 @@ class Writer {
   Backoff segments_backoff_;
   Backoff journal_backoff_;
 
-  // Whether the last large tensor of a name (by hash) was stored already: then hash first.
-  std::array<std::atomic<bool>, 4096> expects_duplicate_{};
+  // Of a large tensor, by the hash of its name: was the last one new, or stored already?
+  enum class Last : std::uint8_t { Unknown, New, Duplicate };
+  std::array<std::atomic<Last>, 4096> last_{};
   std::array<std::atomic<std::uint64_t>, kTroubleCount> pending_dropped_{};
   std::atomic<bool> has_pending_dropped_{false};
   std::atomic<std::int64_t> dropped_written_ns_{0};
