@@ -1,12 +1,14 @@
 // Records with known contents until it is killed: crash_child BASE NAME SEED MODE. Every record that has returned is
 // acknowledged on stdout: one line "KIND NAME STEP CALL SEED SIZE", sent in one write. What a record contains follows
-// from its seed, so that another program can tell what must be there. MODE: plain, threads, fork, ring, tiny.
+// from its seed, so that another program can tell what must be there. MODE: plain, threads, fork, ring, tiny, large.
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,11 +29,13 @@ std::uint64_t next_random(std::uint64_t& state) {  // splitmix64
 // size bytes: 8-byte little-endian words seed, seed + K, seed + 2 K ... (mod 2^64), cut at the end.
 void fill(std::vector<std::uint8_t>& bytes, std::uint64_t seed, std::size_t size) {
   bytes.resize(size);
-  for (std::size_t i = 0; i < size; ++i) {
+  for (std::size_t i = 0; i < size; i += 8) {
     const std::uint64_t word = seed + (i / 8) * 0x9E3779B97F4A7C15;
-    bytes[i] = static_cast<std::uint8_t>(word >> (8 * (i % 8)));
+    std::memcpy(&bytes[i], &word, std::min<std::size_t>(8, size - i));
   }
 }
+
+enum class Sizes { Mixed, Tiny, Large };
 
 void acknowledge(char kind, const std::string& name, const tenscope::Recorded& recorded, std::uint64_t seed,
                  std::size_t size) {
@@ -43,8 +47,9 @@ void acknowledge(char kind, const std::string& name, const tenscope::Recorded& r
   if (::write(STDOUT_FILENO, line, static_cast<std::size_t>(length)) != length) ::_exit(3);
 }
 
-std::size_t random_size(std::uint64_t random, bool is_tiny) {
-  switch (is_tiny ? 0 : random % 16) {
+std::size_t random_size(std::uint64_t random, Sizes sizes) {
+  if (sizes == Sizes::Large) return (8 << 20) + (random >> 8) % (2 << 20);
+  switch (sizes == Sizes::Tiny ? 0 : random % 16) {
     case 0:
     case 1:
     case 2:
@@ -68,7 +73,7 @@ std::size_t random_size(std::uint64_t random, bool is_tiny) {
   }
 }
 
-void record_forever(tenscope::Run& run, const std::string& prefix, std::uint64_t state, bool is_tiny) {
+void record_forever(tenscope::Run& run, const std::string& prefix, std::uint64_t state, Sizes sizes) {
   std::vector<std::uint8_t> bytes;
   for (;;) {
     const std::uint64_t choice = next_random(state);
@@ -81,7 +86,8 @@ void record_forever(tenscope::Run& run, const std::string& prefix, std::uint64_t
       run.step();
     } else {
       const std::uint64_t seed = choice % 5 == 0 ? 42 : next_random(state);  // 42: often the same bytes
-      const std::size_t size = seed == 42 ? 3000 : random_size(next_random(state), is_tiny);
+      const std::size_t usual = sizes == Sizes::Large ? 9'000'000 : 3000;
+      const std::size_t size = seed == 42 ? usual : random_size(next_random(state), sizes);
       fill(bytes, seed, size);
       acknowledge('t', name, run.record(name, tenscope::view(bytes.data(), {static_cast<std::int64_t>(size)})), seed,
                   size);
@@ -95,7 +101,7 @@ int main(int argc, char** argv) {
   if (argc != 5) return 2;
   const std::uint64_t seed = std::strtoull(argv[3], nullptr, 10);
   const std::string_view mode = argv[4];
-  tenscope::RunOptions options{.name = argv[2], .segment_bytes = 3 << 20};
+  tenscope::RunOptions options{.name = argv[2], .segment_bytes = mode == "large" ? 32u << 20 : 3u << 20};
   if (mode == "ring") {
     options.max_bytes = 24 << 20;
     options.keep = tenscope::Keep::Last;
@@ -104,8 +110,9 @@ int main(int argc, char** argv) {
   std::vector<std::thread> threads;
   if (mode == "threads") {
     for (int t = 0; t < 2; ++t)
-      threads.emplace_back([&, t] { record_forever(run, "thread" + std::to_string(t), seed + 1000 * (t + 1), false); });
+      threads.emplace_back(
+          [&, t] { record_forever(run, "thread" + std::to_string(t), seed + 1000 * (t + 1), Sizes::Mixed); });
   }
-  if (mode == "fork" && ::fork() == 0) record_forever(run, "child", seed + 7, false);
-  record_forever(run, "main", seed, mode == "tiny");
+  if (mode == "fork" && ::fork() == 0) record_forever(run, "child", seed + 7, Sizes::Mixed);
+  record_forever(run, "main", seed, mode == "tiny" ? Sizes::Tiny : mode == "large" ? Sizes::Large : Sizes::Mixed);
 }

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 KILLS = int(os.environ.get("TENSCOPE_KILLS", "200"))
-MODES = ["plain", "tiny", "threads", "fork", "ring"]
+MODES = ["plain", "tiny", "threads", "fork", "ring", "large"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
