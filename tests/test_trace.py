@@ -71,6 +71,7 @@ def test_kv_cache_decoding_with_keyword_arguments(run):
     assert_same(inputs_outputs(run), observer.flat())
     starts = [e.value for e in events(run, name="blocks.0.attn.input.start")]
     assert starts == [0, 4]
+    assert events(run, name="blocks.0.attn.input.start")[0].meta == {"index": "start"}
     caches = events(run, name="blocks.1.attn.cache_k", io="buffer")
     assert [e.call for e in caches] == [0, 1] and torch.equal(caches[1].torch(), model.blocks[1].attn.cache_k)
 
@@ -397,6 +398,22 @@ def test_compiled_region_is_said_not_to_be_seen(run):
         )
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_torch_compile_returned_is_seen_from_outside(run, backend):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.Linear(3, 1)), torch.randn(2, 3)
+    want = model(x)
+    model[0] = torch.compile(model[0], backend=backend)
+    with tenscope.trace(model) as traced:
+        assert torch.equal(model(x), want)
+    assert [e.name for e in events(run, kind="enter")] == ["", "0", "1"]
+    assert torch.equal(events(run, name="0.output")[0].torch(), model[0](x))
+    assert traced.not_called == ["0.0", "0.1"]
+    compiled, never = events(run, kind="note", name="not_seen")
+    assert compiled.scope == "0" and "torch.compile" in compiled.meta["reason"]
+    assert never.meta["modules"] == ["0.0", "0.1"]
+
+
 def test_wrappers_are_left_out_of_names(run):
     inner = nn.Sequential(nn.Linear(2, 2), torch.compile(nn.Linear(2, 2), backend="eager"))
     model = nn.DataParallel(inner)
@@ -539,3 +556,52 @@ def test_locals_by_path(run):
     assert torch.equal(by_name["0.forward.cache.k"][0].torch() + 1, out)
     assert [e.meta["iteration"] for e in by_name["0.forward.y"]] == [0, 1]
     assert len(by_name["0.forward.self.norm.running_mean"]) == 3, "before, after the first call, after the second"
+
+
+def test_locals_deep_inside_at_an_interval_and_only_what_changed(run):
+    class Layer(nn.Module):
+        def forward(self, x):
+            attn = x.softmax(-1)
+            return attn * 2
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(Layer() for _ in range(2))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.norm = Encoder(), nn.BatchNorm1d(2)
+
+        def forward(self, x):
+            fixed = 3
+            cache = {"k": x * fixed}
+            cache["k"].add_(1)
+            return self.norm(self.encoder(x)) + cache["k"]
+
+    paths = ["forward.x", "encoder.layers.*.forward.attn", "forward.self.*.running_var", "forward.cache.k"]
+    model = Model()
+    with tenscope.trace(model, inputs=False, outputs=False, every=2, locals=[*paths, "forward.fixed", "encoder"]):
+        inputs = [torch.randn(3, 2) for _ in range(4)]
+        for x in inputs:
+            model(x)
+    told = {}
+    for e in events(run, kind="change"):
+        told.setdefault(e.name, []).append((e.meta["iteration"], e.value))
+    assert {name: [i for i, _ in values] for name, values in told.items()} == {
+        "forward.x": [0, 2],
+        "encoder.layers.0.forward.attn": [0, 2],
+        "encoder.layers.1.forward.attn": [0, 2],
+        "encoder": [0, 2],
+        "forward.self.norm.running_var": [0, 0, 2, 2],
+        "forward.cache.k": [0, 0, 2, 2],
+        "forward.fixed": [0],
+    }
+    before, after = (torch.tensor(value) for _, value in told["forward.cache.k"][2:])
+    assert torch.equal(before, inputs[2] * 3) and torch.equal(after, inputs[2] * 3 + 1)

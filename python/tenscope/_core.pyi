@@ -380,7 +380,6 @@ def digest(value: object | None) -> tuple:
     """Two numbers that are equal for values of equal content."""
 
 def snapshot(value: object | None, max_tensor_bytes: int = 1024) -> object: ...
-
 def diff_runs(
     a: str, b: str, map: list[str], tolerance: float | None, top: int, strict: bool
 ) -> tuple[str, str, str]: ...  # the report, the JSON document, the page

@@ -163,6 +163,8 @@ class Probe:
             if info is None:
                 return
         if stack:
+            if stack[-1].info is info and stack[-1].module is not module:  # the module inside its torch.compile wrapper
+                return
             stack[-1].saw_child = True
         else:
             self.begin_outermost(info, module)
@@ -390,7 +392,9 @@ def versions_of(members: list) -> dict[str, tuple[int, int]]:
 def index_meta(index: list) -> str:
     if not index:
         return ""
-    return f'{{"index":{index[0] if len(index) == 1 else json.dumps(index)}}}'
+    if len(index) == 1 and isinstance(index[0], int):
+        return f'{{"index":{index[0]}}}'
+    return json.dumps({"index": index[0] if len(index) == 1 else index})
 
 
 def flatten(value, suffix: str, index: list, out: list) -> None:

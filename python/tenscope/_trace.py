@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from . import _core, _run, _spy
 from ._locals import Known, LocalsWatch
 from ._modules import ModuleInfo, Names, Registry, path_filter, unwrap, unwrapped_paths
-from ._probe import Probe, What
+from ._probe import Probe, What, is_compiled
 from ._state import State
 
 
@@ -117,7 +117,8 @@ class trace:
             info.path for info in infos if info.wanted and info.callable and info.counter[0] == calls.get(id(info), 0)
         ]
         if self.not_called:
-            probe.note("not_seen", {"reason": "never called while traced", "modules": self.not_called}, infos[0])
+            reason = "never called while traced; calls inside what torch.compile compiled are not seen"
+            probe.note("not_seen", {"reason": reason, "modules": self.not_called}, infos[0])
 
 
 class TraceProbe(Probe):
@@ -133,7 +134,11 @@ class TraceProbe(Probe):
         self._owed_step = -1  # an optimizer ended this step; the next call begins a new one, unless the program does
 
     def discover(self, module, stack) -> ModuleInfo | None:
+        if "_orig_mod" in module._modules:  # a call of what torch.compile returned is a call of the module inside
+            return self.registry.get(id(unwrap(module)))
         if not stack or unwrap(module) is not module:  # somebody else's, or a wrapper
+            return None
+        if is_compiled(stack[-1].module) and isinstance(module, torch.fx.GraphModule):  # what was made of it
             return None
         return self.registry.add_inside(stack[-1].info, module)
 
