@@ -116,7 +116,7 @@ def main():
         "statistics": traced("stats"),
     }
     try:
-        import torch.utils._debug_mode  # noqa: F401
+        import torch.utils._debug_mode
 
         variants["DebugMode with hashes"] = debug_mode
     except ImportError as error:

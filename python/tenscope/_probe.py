@@ -380,7 +380,7 @@ def is_compiled(module) -> bool:
 
 
 def versions_of(members: list) -> dict[str, tuple[int, int]]:
-    """Which tensors they are, and how often each was changed in place so far. Those of inference mode do not count it."""
+    """Which tensors they are, and how often each was changed in place; those of inference mode do not count it."""
     with torch._C.DisableTorchFunction():
         return {
             suffix: (id(value), value._version)
