@@ -107,6 +107,26 @@ def test_unfolded_pruned_and_merged(runs):
     assert counts == {"Net": 1, "Embedding": 1, "Layer × 4": 4, "LayerNorm × 4": 4, "Linear × 5": 5}
 
 
+def test_a_thousand_modules_stay_readable(tmp_path):
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(i, i + 1), nn.ReLU()) for i in range(1, 334)))
+    with tenscope.init(tmp_path / "run"), tenscope.trace(net, values="stats"), torch.no_grad():
+        net(torch.ones(1, 1))
+    found = document(tmp_path / "run")
+    assert [node["name"] for node in found["nodes"]] == ["Sequential#0", "[0-332] × 333", "0", "1"], (
+        "shapes told them apart"
+    )
+    merged = document(tmp_path / "run", "--no-fold", "--merge", "class")
+    assert {node["name"] for node in merged["nodes"]} == {"Sequential × 334", "Linear × 333", "ReLU × 333"}
+    assert {edge["count"] for edge in merged["edges"]} == {333}
+    folded = document(tmp_path / "run", "--merge", "class")
+    assert folded["edges"] == merged["edges"], "an edge counts modules, not what they were folded to"
+    flat = document(tmp_path / "run", "--no-fold")
+    assert len(flat["nodes"]) == 334, "two levels at least"
+    if shutil.which("dot"):
+        graph(tmp_path / "run", "--no-fold", "--depth", 0, "-o", tmp_path / "all.png")
+        assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_coloured_by_difference(runs):
     found = document(runs["bad"], "--against", runs["good"])
     nodes = by_path(found)

@@ -84,10 +84,10 @@ class GraphCommand {
                   fmt::format("there are no module calls to draw; tenscope run and tenscope.trace record them: {}",
                               options_.source));
     if (!options_.against.empty()) compare(forest);
-    if (!options_.no_fold) fold_repeated(forest);
+    merge_ = options_.merge == "name" ? Merge::Name : options_.merge == "class" ? Merge::Class : Merge::None;
+    fold(forest);
     prune(forest);
-    const Merge merge = options_.merge == "name" ? Merge::Name : options_.merge == "class" ? Merge::Class : Merge::None;
-    write(make_graph(forest, merge), kind, output);
+    write(make_graph(forest, merge_), kind, output);
     return kFine;
   }
 
@@ -115,19 +115,25 @@ class GraphCommand {
     dot_.title += fmt::format(" against {}\n{}", diff.b, answer_);
   }
 
-  void prune(ModuleForest& forest) {
+  bool is_readable(const ModuleForest& forest) const { return make_graph(forest, merge_).nodes.size() <= kReadable; }
+
+  void fold(ModuleForest& forest) const {
+    if (options_.no_fold) return;
+    const bool is_small = options_.depth || merge_ != Merge::None || count_folded(forest) <= kReadable;
+    fold_repeated(forest, is_small);
+  }
+
+  void prune(ModuleForest& forest) const {
     if (options_.depth) {
       if (*options_.depth > 0) prune_to_depth(forest, *options_.depth);
       return;
     }
     const std::size_t all = count_nodes(forest);
-    for (std::size_t depth = deepest(forest); depth > 1 && count_nodes(forest) > kReadable; --depth) {
-      prune_to_depth(forest, depth - 1);
-      pruned_to_ = depth - 1;
-    }
-    if (pruned_to_ > 0)
+    std::size_t depth = deepest(forest);
+    while (depth > 2 && !is_readable(forest)) prune_to_depth(forest, --depth);
+    if (count_nodes(forest) < all)
       fmt::print(stderr, "tenscope: {} nodes are too many to read: drawn to depth {}; --depth 0 draws all\n", all,
-                 pruned_to_);
+                 depth);
   }
 
   static std::size_t deepest(const ModuleForest& forest) {
@@ -168,8 +174,8 @@ class GraphCommand {
   const Options& options_;
   GraphColor color_;
   DotOptions dot_;
+  Merge merge_ = Merge::None;
   std::string answer_;
-  std::size_t pruned_to_ = 0;
 };
 
 }  // namespace

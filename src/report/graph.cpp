@@ -177,15 +177,16 @@ void visit_all(ModuleForest& forest, const Visit& visit) {
 // ---- folding
 
 // Two modules with the same text are drawn alike.
-std::string structure_of(const ModuleTreeNode& node, bool with_name) {
+std::string structure_of(const ModuleTreeNode& node, bool with_name, bool with_shapes) {
   const ModuleFacts& facts = node.facts;
   std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", with_name ? node.name : "", facts.cls, facts.calls == 0,
                                  static_cast<int>(facts.nonfinite), static_cast<int>(facts.diff), facts.mark);
   for (const auto* shapes : {&facts.inputs, &facts.outputs}) {
+    if (!with_shapes) break;
     for (const auto& shape : *shapes) text += fmt::format("[{}]", fmt::join(shape, ","));
     text += '\n';
   }
-  for (const auto& child : node.children) text += fmt::format("({})", structure_of(*child, true));
+  for (const auto& child : node.children) text += fmt::format("({})", structure_of(*child, true, with_shapes));
   return text;
 }
 
@@ -228,8 +229,8 @@ struct Fold {
   std::vector<std::uint64_t> numbers;
 };
 
-void fold_children(ModuleTreeNode& node) {
-  for (auto& child : node.children) fold_children(*child);
+void fold_children(ModuleTreeNode& node, bool with_shapes) {
+  for (auto& child : node.children) fold_children(*child, with_shapes);
   std::map<std::string, Fold> folds;
   std::map<std::string, std::size_t, std::less<>> family_sizes;
   std::vector<std::unique_ptr<ModuleTreeNode>> kept;
@@ -241,8 +242,8 @@ void fold_children(ModuleTreeNode& node) {
     }
     const std::string family(family_of(child->name));
     ++family_sizes[family];
-    const auto [fold, is_new] =
-        folds.try_emplace(fmt::format("{}\n{}", family, structure_of(*child, false)), Fold{child.get(), {}});
+    const auto [fold, is_new] = folds.try_emplace(
+        fmt::format("{}\n{}", family, structure_of(*child, false, with_shapes)), Fold{child.get(), {}});
     fold->second.numbers.push_back(std::stoull(std::string(number)));
     if (is_new)
       kept.push_back(std::move(child));
@@ -258,6 +259,18 @@ void fold_children(ModuleTreeNode& node) {
     fold.first->name = fmt::format("{} × {}", name, fold.numbers.size());
   }
   node.children = std::move(kept);
+}
+
+std::size_t folded_size(const ModuleTreeNode& node) {
+  std::size_t size = 1;
+  std::set<std::string> seen;
+  for (const auto& child : node.children) {
+    const bool is_like_another =
+        is_number(last_part(child->name)) &&
+        !seen.insert(fmt::format("{}\n{}", family_of(child->name), structure_of(*child, false, true))).second;
+    if (!is_like_another) size += folded_size(*child);
+  }
+  return size;
 }
 
 std::size_t count_below(const ModuleTreeNode& node) {
@@ -330,11 +343,12 @@ class GraphMaker {
     const std::size_t id = node_for(node);
     for (const auto& child : node.children) {
       const std::size_t to = add(*child);
+      const std::size_t count = merge_ == Merge::None ? 1 : child->facts.paths.size();
       const auto [place, is_new] = edges_.try_emplace({id, to}, graph_.edges.size());
       if (is_new)
-        graph_.edges.push_back({id, to});
+        graph_.edges.push_back({id, to, count});
       else
-        ++graph_.edges[place->second].count;
+        graph_.edges[place->second].count += count;
     }
     return id;
   }
@@ -401,8 +415,14 @@ void add_diff(ModuleForest& forest, const RunDiff& diff) {
   });
 }
 
-void fold_repeated(ModuleForest& forest) {
-  for (auto& root : forest) fold_children(*root);
+void fold_repeated(ModuleForest& forest, bool with_shapes) {
+  for (auto& root : forest) fold_children(*root, with_shapes);
+}
+
+std::size_t count_folded(const ModuleForest& forest) {
+  std::size_t count = 0;
+  for (const auto& root : forest) count += folded_size(*root);
+  return count;
 }
 
 void prune_to_depth(ModuleForest& forest, std::size_t depth) {

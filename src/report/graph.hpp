@@ -53,8 +53,11 @@ ModuleForest read_module_paths(std::istream& text);
 void add_diff(ModuleForest& forest, const RunDiff& diff);
 
 // Siblings with numeric names and the same structure become one: "blocks × 12". Modules that NaN or a difference tells
-// apart stay apart.
-void fold_repeated(ModuleForest& forest);
+// apart stay apart; so do those of other shapes, unless `with_shapes` is false.
+void fold_repeated(ModuleForest& forest, bool with_shapes = true);
+
+// How many nodes would be left by fold_repeated with shapes.
+std::size_t count_folded(const ModuleForest& forest);
 
 // Leaves out what lies deeper than `depth`; the outermost modules have depth 1.
 void prune_to_depth(ModuleForest& forest, std::size_t depth);
