@@ -90,3 +90,27 @@ def test_other_sizes_are_padded_and_other_kinds_go_beside(tmp_path):
         assert file["x_1d"].shape == (1, 5)
         assert file["x_2d"].dtype == np.int64
         assert file["a:b"].shape == (1, 0, 2)
+
+
+def test_names_that_would_collide_and_values_without_bytes(tmp_path):
+    def record(run):
+        for i in range(2):
+            run.step(i)
+            for name in ("x", "x_iterations", "x_ranks", "x/y", ".", "", "..", "weird name."):
+                run.record(name, i)
+            run.record("only", torch.ones(3), values="stats")
+            run.record("scalar", torch.tensor(float(i)))
+            run.record("huge", 2**70 + i)
+            run.record("text", "" if i else "a\nb")
+            run.record("flag", True)
+            run.record("turned", torch.arange(6.0).reshape(2, 3).t())
+
+    path = make_run(tmp_path / "runs", record)
+    with export(path, tmp_path / "out.h5", "--gzip", "9", "--shuffle") as file:
+        for name in ("x", "x_iterations_", "x_ranks_", "x:y", "_.", "_", "_..", "weird name.", "scalar"):
+            assert file[name][:].tolist() == [0, 1], name
+        assert file["x_iterations"][:].tolist() == [0, 1] and file["x_ranks"][:].tolist() == [0, 0]
+        assert "only" not in file
+        assert file["huge"].asstr()[:].tolist() == [str(2**70), str(2**70 + 1)]
+        assert file["text"].asstr()[:].tolist() == ["a\nb", ""]
+        assert file["turned"][0].tolist() == [[0, 3], [1, 4], [2, 5]]

@@ -1,7 +1,5 @@
 """@watch: what counts as a change, at which line, and which expressions there are."""
 
-
-
 import numpy as np
 import pytest
 from tenscope._watch import parse, watch

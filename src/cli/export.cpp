@@ -40,18 +40,37 @@ bool is_wanted(const Reader& reader, EventId id, bool is_hdf5) {
   return reader.is_tensor(id) || (is_hdf5 && (kind == EventKind::Value || kind == EventKind::Change));
 }
 
+// False where only statistics were kept, or the bytes were dropped since.
+bool has_bytes(const Reader& reader, EventId id) {
+  try {
+    reader.tensor(id);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::NotFound) throw;
+    return false;
+  }
+}
+
 // Keys are names where each name comes once, else name@step#call, with the writer in front where there are several.
 std::vector<Selected> select(const Reader& reader, const ExportOptions& options) {
   const StepRange steps = options.steps.empty() ? StepRange{} : parse_step_range(options.steps);
   std::vector<Selected> result;
   std::set<std::string_view> names;
   std::set<std::size_t> writers;
+  std::size_t without_bytes = 0;
   for (const EventId id : reader.find({.name = options.name, .call = options.call, .rank = options.rank})) {
     if (!is_wanted(reader, id, is_hdf5_format(options.out)) || !steps.contains(reader.step(id))) continue;
+    if (reader.is_tensor(id) && !has_bytes(reader, id)) {
+      ++without_bytes;
+      continue;
+    }
     result.push_back({id, ""});
     names.insert(reader.name(id));
     writers.insert(reader.writer_index(id));
   }
+  if (without_bytes > 0)
+    fmt::print(stderr, "tenscope: {} tensor{} left out: only statistics were kept of them, not their bytes\n",
+               without_bytes, without_bytes == 1 ? "" : "s");
   if (result.empty()) {
     if (!options.name.empty()) find_name(reader, options.name);
     throw Error(ErrorCode::NotFound, fmt::format("no tensor matches: {}", reader.path().string()));

@@ -142,6 +142,18 @@ std::vector<std::byte> stored_elements(const TensorView& tensor) {
   return wide;
 }
 
+// The name of a dataset: HDF5 takes slashes and dots alone for ways through groups, and the columns beside a dataset
+// must keep their names.
+std::string dataset_name(std::string_view name) {
+  std::string key(name);
+  std::ranges::replace(key, '/', ':');
+  std::ranges::replace(key, '\0', ':');
+  if (key.find_first_not_of('.') == key.npos) key.insert(0, "_");
+  for (const std::string_view ending : {"_iterations", "_ranks", "_shapes"})
+    if (key.ends_with(ending)) return key + "_";
+  return key;
+}
+
 }  // namespace
 
 struct Hdf5Writer::Impl {
@@ -184,8 +196,7 @@ struct Hdf5Writer::Impl {
 
   // The dataset for values of this type and number of axes: the first of a name has the name itself.
   std::pair<const std::string, Dataset>& dataset(std::string_view name, Handle type, std::size_t axes) {
-    std::string key(name);
-    std::ranges::replace(key, '/', ':');
+    const std::string key = dataset_name(name);
     std::string candidate = key;
     for (int attempt = 1;; ++attempt) {
       const auto [place, is_new] = datasets.try_emplace(candidate);
@@ -226,10 +237,6 @@ struct Hdf5Writer::Impl {
   }
 
   void write_column(const std::string& name, const std::vector<std::int64_t>& values, hsize_t width) {
-    if (datasets.contains(name)) {
-      throw Error(ErrorCode::InvalidArgument,
-                  fmt::format("cannot write .h5: the name '{}' is needed twice: {}", name, path.string()));
-    }
     std::vector<hsize_t> extent{values.size() / std::max<hsize_t>(width, 1)};
     if (width != 0) extent.push_back(width);
     Handle id = make_dataset(name, H5T_STD_I64LE, extent, sizeof(std::int64_t));
