@@ -1,6 +1,9 @@
 """The verbs that read, with NumPy and the safetensors package as judges."""
 
 import json
+import os
+import pty
+import shutil
 import subprocess
 
 import numpy as np
@@ -303,10 +306,43 @@ def completions(*words) -> list[str]:
     return result.stdout.split()
 
 
+def zsh_completions(*words) -> list[str]:
+    """What the script hands to zsh's own functions, which are replaced."""
+    script = (
+        f'tenscope() {{ "{tenscope_program()}" "$@"; }}; compdef() {{ }}; source <(tenscope completion zsh); '
+        'compadd() { [[ $1 == -a ]] && print -l -- "${(@P)2}" || print -l -- "$@"; }; '
+        '_describe() { print -l -- "${(@)${(P)2}%%:*}"; }; _files() { print -l -- files "$@"; }; '
+        'words=("$@"); CURRENT=$#; _tenscope'
+    )
+    result = subprocess.run(
+        ["zsh", "-f", "-c", script, "zsh", "tenscope", *map(str, words)], capture_output=True, text=True, check=True
+    )
+    return result.stdout.split()
+
+
 def test_bash_completion(run):
     assert "show" in completions("sh")
     assert completions("sho") == ["show"]
     assert "--slice" in completions("show", "--s")
     assert completions("show", run, "blocks.0.attn.") == ["blocks.0.attn.q", "blocks.0.attn.k"]
     assert completions("ls", str(run)[:-1]) == [str(run)]
-    assert "compdef" in tenscope("completion", "zsh").stdout
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completion(run):
+    assert {"show", "ls", "verify", "export"} <= set(zsh_completions("sh"))
+    assert {"--slice", "--step", "--json"} <= set(zsh_completions("show", "--s"))
+    assert {"blocks.0.attn.q", "blocks.0.attn.k"} <= set(zsh_completions("show", run, ""))
+    assert zsh_completions("ls", "") == ["files", "-/"]
+    assert zsh_completions("export", run, "") == ["files"]
+
+
+def test_verify_draws_its_progress_on_a_terminal_only(run):
+    assert tenscope("verify", run).stderr == ""
+    master, slave = pty.openpty()
+    result = subprocess.run([tenscope_program(), "verify", run], stdout=subprocess.PIPE, stderr=slave, check=False)
+    os.close(slave)
+    shown = os.read(master, 65536).decode()
+    os.close(master)
+    assert result.returncode == 0 and b"every checksum" in result.stdout
+    assert "checking" in shown and "%" in shown
