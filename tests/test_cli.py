@@ -193,6 +193,10 @@ def test_wrong_use_is_exit_code_2(run):
     tenscope(check=2)
     tenscope("show", check=2)
     tenscope("show", run, "loss", "--elephant", check=2)
+    assert "did you mean '--step'" in tenscope("show", run, "loss", "--stpe", "1", check=2).stderr
+    for words in (["show"], ["show", run, "loss", "--elephant"], ["shwo"], ["completion", "fish"]):
+        error = tenscope_json(*words, check=2)["error"]
+        assert error["code"] == "InvalidArgument" and error["message"]
     tenscope("--help")
     assert "Examples:" in tenscope("show", "--help").stdout
 

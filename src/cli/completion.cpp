@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/long_options.hpp"
 #include "cli/open_run.hpp"
 #include "core/json_writer.hpp"
 
@@ -18,20 +19,12 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
-std::vector<std::string> options_of(const CLI::App& verb) {
-  std::vector<std::string> words;
-  for (const CLI::Option* option : verb.get_options()) {
-    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
-  }
-  return words;
-}
-
 std::string bash_script(const CLI::App& app) {
   std::vector<std::string> verbs;
   std::string cases;
   for (const CLI::App* verb : app.get_subcommands({})) {
     verbs.push_back(verb->get_name());
-    cases += fmt::format("    {}) options='{}' ;;\n", verb->get_name(), join(options_of(*verb)));
+    cases += fmt::format("    {}) options='{}' ;;\n", verb->get_name(), join(long_options(*verb)));
   }
   return fmt::format(R"sh(# bash completion of tenscope
 _tenscope() {{
@@ -80,7 +73,7 @@ std::string zsh_script(const CLI::App& app) {
   std::string verbs, cases;
   for (const CLI::App* verb : app.get_subcommands({})) {
     verbs += fmt::format("    {}\n", quoted(verb->get_name()) + ":" + quoted(verb->get_description()));
-    cases += fmt::format("    {}) options=({}) ;;\n", verb->get_name(), join(options_of(*verb)));
+    cases += fmt::format("    {}) options=({}) ;;\n", verb->get_name(), join(long_options(*verb)));
   }
   return fmt::format(R"sh(#compdef tenscope
 # zsh completion of tenscope

@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/long_options.hpp"
 #include "core/json_writer.hpp"
 #include "core/suggest.hpp"
 #include "tenscope/error.hpp"
@@ -44,6 +47,20 @@ void refuse_unknown_verb(std::string_view verb) {
   throw Error(ErrorCode::InvalidArgument, fmt::format("there is no verb '{}'{}", verb, did_you_mean(verb, names)));
 }
 
+// What is wrong with the words after a verb, and where to look.
+std::string explain(const CLI::ParseError& error, const CLI::App& app, std::string_view first) {
+  std::string text = error.what();
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    if (verb->get_name() != first) continue;
+    const auto option = text.rfind("--");
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && option != text.npos) {
+      text += did_you_mean(text.substr(option), long_options(*verb));
+    }
+    return fmt::format("{}: {} (tenscope {} --help tells more)", first, text, first);
+  }
+  return fmt::format("{} (tenscope --help tells more)", text);
+}
+
 int run(int argc, char** argv, Output& output) {
   CLI::App app{"tenscope: the flight recorder and debugger for tensors"};
   app.name("tenscope");
@@ -59,15 +76,22 @@ int run(int argc, char** argv, Output& output) {
     verb->add_flag("--json", output.json, "Answer with one JSON document");
     verb->callback([&action, prepared = command.prepare(*verb)] { action = prepared; });
   }
+  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  const bool wants_json = std::find(words.begin(), words.end(), "--json") != words.end();
   try {
-    if (argc > 1 && argv[1][0] != '-') refuse_unknown_verb(argv[1]);
+    if (!words.empty() && !words[0].starts_with('-')) refuse_unknown_verb(words[0]);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (argc < 2)
+    if (error.get_exit_code() == 0) return app.exit(error);
+    if (words.empty()) {
       fmt::print(stderr, "{}", app.help());
-    else if (app.exit(error) == 0)
-      return kFine;
-    return kTrouble;
+      return kTrouble;
+    }
+    output.json = wants_json;
+    throw Error(ErrorCode::InvalidArgument, explain(error, app, words[0]));
+  } catch (const Error&) {
+    output.json = wants_json;
+    throw;
   }
   return action(output);
 }

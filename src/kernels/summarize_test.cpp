@@ -185,6 +185,20 @@ TEST(Summarize, AgreesWithTheBookForEveryDTypeShapeAndStride) {
   use_simd_target("");
 }
 
+TEST(Summarize, LargeTensorsOf8BitFloats) {
+  std::mt19937_64 random(3);
+  for (const DType dtype : {DType::F8E4M3, DType::F8E5M2, DType::F8E4M3Fnuz, DType::F8E5M2Fnuz}) {
+    for (const bool is_constant : {false, true}) {
+      Sample sample = make_sample(dtype, {7, 3001}, random, false);
+      if (is_constant) std::fill(sample.memory.begin(), sample.memory.end(), std::byte{0x31});
+      SCOPED_TRACE(testing::Message() << to_string(dtype) << " constant " << is_constant);
+      const auto bytes = sample.c_order();
+      expect_stats(summarize(sample.view()).stats, reference(dtype, bytes));
+      expect_stats(statistics(sample.view()), reference(dtype, bytes));
+    }
+  }
+}
+
 TEST(Summarize, FingerprintIsXxh128OfTheBytes) {
   const float x = 1.0F;
   EXPECT_EQ(fingerprint(view(&x, {})).hex(), kHashBaseline.hash(reinterpret_cast<const std::byte*>(&x), 4).hex());
