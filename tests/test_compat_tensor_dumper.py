@@ -2,10 +2,13 @@
 
 import array
 import importlib
+import importlib.metadata
 import json
 import os
 import pickle
+import platform
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -221,6 +224,53 @@ def test_runtime_modification_is_reported(tensor_dumper, tmp_path):
     assert found["torch"]["package"] == "torch" and found["torch"]["has_runtime_modifications"] is True
 
 
+TRAIN = """
+import sys, torch, tenscope.compat.tensor_dumper
+sys.modules["tensor_dumper"] = tenscope.compat.tensor_dumper
+import tensor_dumper
+from model import factor
+tensor_dumper.init("experiments")
+torch.manual_seed(0)
+tensor_dumper.dump(torch.randn(4) * factor * float(sys.argv[-1]), "output")
+"""
+
+REPRODUCE = r"""
+set -e
+jq -r '.python_version' "$RUN/packages.json" > python_version
+jq -r '.all_packages | to_entries[] | "\(.key)==\(.value)"' "$RUN/packages.json" > requirements.txt
+git checkout -q "$(jq -r '.project_git_info.commit_id' "$RUN/git_info.json")"
+git apply "$RUN/project.patch"
+"$PYTHON" $(jq -r '.command.full_command' "$RUN/runtime_info.json")
+"""
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="the document uses jq")
+def test_reproducing_a_run_as_the_document_says(tensor_dumper, tmp_path):
+    def git(*arguments, cwd):
+        identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+        subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, cwd=cwd)
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    git("init", "-q", cwd=first)
+    (first / "train.py").write_text(TRAIN)
+    (first / "model.py").write_text("factor = 2\n")
+    git("add", "-A", cwd=first)
+    git("commit", "-qm", "one", cwd=first)
+    git("clone", "-q", str(first), str(second), cwd=tmp_path)
+    (first / "model.py").write_text("factor = 3\n")
+    subprocess.run([sys.executable, "train.py", "--lr", "0.001"], cwd=first, check=True, capture_output=True)
+    run = only_folder(first / "experiments")
+    assert json.loads((run / "runtime_info.json").read_text())["command"]["full_command"] == "train.py --lr 0.001"
+
+    places = {"RUN": str(run), "PYTHON": sys.executable}
+    subprocess.run(["bash", "-c", REPRODUCE], cwd=second, check=True, capture_output=True, env=os.environ | places)
+    again = only_folder(second / "experiments")
+    assert torch.equal(torch.load(again / "output.pt"), torch.load(run / "output.pt"))
+    assert f"torch=={importlib.metadata.version('torch')}" in (second / "requirements.txt").read_text().splitlines()
+    assert (second / "python_version").read_text().strip() == platform.python_version()
+
+
 DISTRIBUTED = """
 import sys, torch, torch.distributed as dist
 from tenscope.compat import tensor_dumper
@@ -230,6 +280,8 @@ tensor_dumper.init("experiments")
 tensor_dumper.dump(torch.full((2,), float(rank)), "layer1_output")
 tensor_dumper.dump(torch.tensor(0.5), "loss")
 tensor_dumper.dump(torch.tensor(0.25), "loss")
+if rank == 0:
+    tensor_dumper.update_metadata()
 dist.barrier()
 """
 

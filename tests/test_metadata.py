@@ -385,3 +385,27 @@ def test_repro_check_says_what_differs(repository, tmp_path, monkeypatch):
     assert differs.returncode == 1 and found["changes"] == ["model.py"]
     assert ["OMP_NUM_THREADS", None, "77"] in found["environment"] and found["packages"] == []
     assert repro(tmp_path, "--check").returncode == 2
+
+
+def test_runs_beside_the_sources_stay_out_of_the_patch(repository, monkeypatch):
+    monkeypatch.setenv("TENSCOPE_METADATA", "1")
+    (repository / "train.py").write_text(PROGRAM.replace('"runs"', '"."'))
+    for _ in range(2):
+        subprocess.run([sys.executable, "train.py"], cwd=repository, check=True)
+    for patch in repository.glob("*/project.patch"):
+        assert b"+++ b/train.py" in patch.read_bytes() and b"run.json" not in patch.read_bytes()
+    same = repro(".", "--check", "--json", cwd=repository)
+    assert same.returncode == 0, same.stdout
+
+
+def test_a_checkout_keeps_the_projects_own_files(repository, tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSCOPE_METADATA", "1")
+    own = {"train.py": PROGRAM, "run.sh": "echo own\n", "requirements.txt": "numpy\n"}
+    for name, text in own.items():
+        (repository / name).write_text(text)
+    subprocess.run([sys.executable, "train.py"], cwd=repository, check=True)
+    made = repro("runs", "--into", tmp_path / "again", cwd=repository)
+    assert made.returncode == 0 and "requirements.repro.txt, run.repro.sh" in made.stdout, made.stderr
+    assert {name: (tmp_path / "again" / name).read_text() for name in own} == own
+    again = subprocess.run([tmp_path / "again" / "run.repro.sh"], env={**os.environ, "PYTHON": sys.executable})
+    assert again.returncode == 0 and len(list((tmp_path / "again" / "runs").iterdir())) == 1

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from .metadata import git, packages, runtime
+from .metadata.store import excluded_folders
 
 # Variables that change numbers or what is loaded; the rest of the environment is told but not set again.
 _RELEVANT = re.compile(
@@ -117,7 +118,7 @@ def steps(recorded: Recorded) -> list[tuple[str, str]]:
 
 def differences(recorded: Recorded) -> dict[str, list]:
     """What differs between the run and here and now, by kind; empty lists where nothing does."""
-    here_git, here_patch = git.collect(os.getcwd(), excluded=[recorded.folder.resolve().parent])
+    here_git, here_patch = git.collect(os.getcwd(), excluded=excluded_folders(recorded.folder.resolve(), os.getcwd()))
     here_git = here_git or {}
     found: dict[str, list] = {
         "commit": [],
@@ -172,16 +173,21 @@ def make_checkout(recorded: Recorded, target: Path, source: str | None) -> list[
         if recorded.patch:
             repository.run("apply", "--whitespace=nowarn", "-", stdin=recorded.patch)
             made.append("project.patch applied")
-    (target / "requirements.txt").write_text(recorded.requirements) if not (target / "requirements.txt").exists() else (
-        target / "requirements.run.txt"
-    ).write_text(recorded.requirements)
-    script = target / "run.sh"
-    script.write_text(_run_script(recorded))
+    requirements = _free_name(target, "requirements.txt")
+    requirements.write_text(recorded.requirements)
+    script = _free_name(target, "run.sh")
+    script.write_text(_run_script(recorded, requirements.name))
     script.chmod(script.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-    return [*made, "requirements.txt", "run.sh"]
+    return [*made, requirements.name, script.name]
 
 
-def _run_script(recorded: Recorded) -> str:
+def _free_name(folder: Path, name: str) -> Path:
+    """The project's own file of that name stays: ours is then requirements.repro.txt or run.repro.sh."""
+    path = folder / name
+    return path.with_suffix(f".repro{path.suffix}") if path.exists() else path
+
+
+def _run_script(recorded: Recorded, requirements: str) -> str:
     root = recorded.project.get("root") or ""
     words = [os.path.relpath(w, recorded.runtime["working_directory"]) if root and w.startswith(root + os.sep) else w
              for w in recorded.arguments]  # fmt: skip
@@ -189,8 +195,8 @@ def _run_script(recorded: Recorded) -> str:
     return (
         "#!/bin/sh\n"
         f"# Runs again what was recorded on {recorded.runtime['timestamp']} "
-        f"# with Python {recorded.packages['python_version']}.\n"
-        "# PYTHON names another interpreter; the packages are in requirements.txt.\n"
+        f"with Python {recorded.packages['python_version']}.\n"
+        f"# PYTHON names another interpreter; the packages are in {requirements}.\n"
         f'set -e\ncd "$(dirname "$0")"/{shlex.quote(recorded.relative_folder())}\n'
         f'{exports}exec "${{PYTHON:-python3}}" {shlex.join(words)} "$@"\n'
     )

@@ -16,6 +16,14 @@ from . import git, packages, patches, runtime
 PATCH = "project.patch"
 
 
+def excluded_folders(run: Path, working_directory: str) -> list[Path]:
+    """What stays out of the patch: the folder of runs, unless the program itself lies below it; then the runs in it."""
+    base = run.parent
+    if not Path(working_directory).resolve().is_relative_to(base):
+        return [base]
+    return [run, *(path.parent for path in base.glob("*/run.json"))]
+
+
 class MetadataStore:
     """The metadata files of one run folder. Thread-safe.
 
@@ -61,18 +69,13 @@ class MetadataStore:
         return packages.collect()
 
     def _git(self) -> tuple[dict, bytes]:
-        project, patch = git.collect(self.cwd, excluded=self._excluded())
+        project, patch = git.collect(self.cwd, excluded=excluded_folders(self.folder, self.cwd))
         root = project["root"] if project else self.cwd
         return {
             "project_git_info": project,
             "packages_git_info": self._packages_git(root),
             "runtime_modifications": patches.collect(("torch", "numpy", *self.packages_asked), root),
         }, patch
-
-    def _excluded(self) -> list[Path]:
-        """The folder of runs, unless the program itself lies below it: then this run alone."""
-        base = self.folder.parent
-        return [self.folder if Path(self.cwd).resolve().is_relative_to(base) else base]
 
     def _packages_git(self, project_root: str) -> dict[str, dict]:
         """The git state of packages that were installed editable."""
