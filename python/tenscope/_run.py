@@ -9,6 +9,7 @@ import signal
 import threading
 import warnings
 import weakref
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class Run(_core.Run):
     segment_bytes  size of one file of tensors; 0 for the default
     strict         raise what goes wrong while recording, instead of one warning and a count (also TENSCOPE_STRICT=1)
     metadata       rank 0 writes how the run was made (command, packages, git); also off by TENSCOPE_METADATA=0
+    packages       whose changes at run time are looked for, beside torch's, numpy's and the project's own
     rank, world_size   found by themselves unless given
     join           with a name and a rank: record into that folder although it is there already
     """
@@ -47,6 +49,7 @@ class Run(_core.Run):
         segment_bytes: int = 0,
         strict: bool = False,
         metadata: bool = True,
+        packages: Iterable[str] = (),
         rank: int | None = None,
         world_size: int | None = None,
         join: bool = False,
@@ -79,7 +82,7 @@ class Run(_core.Run):
         _close_when_killed()
         if metadata and self.rank == 0 and os.environ.get("TENSCOPE_METADATA") != "0" and os.path.isdir(self.path):
             try:
-                self._metadata = MetadataStore(self.path)
+                self._metadata = MetadataStore(self.path, packages_asked=packages)
                 self._metadata.start()
             except OSError as error:
                 if self.strict:

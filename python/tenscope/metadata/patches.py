@@ -85,6 +85,16 @@ class _Source:
         walk(top, "")
         return {name: code for name, code in found.items() if name not in twice}
 
+    def may_define(self, name: str) -> bool:
+        """False where every `def` of that name has a decorator that may give another function: told without parsing."""
+        for found in re.finditer(
+            rf"^[ \t]*(async[ \t]+)?def[ \t]+{re.escape(name)}\b".encode(), self.text, re.MULTILINE
+        ):
+            line_before = self.text[max(0, found.start() - 400) : found.start()].rstrip().rpartition(b"\n")[2].strip()
+            if not line_before.startswith(b"@") or line_before[1:].decode("utf-8", "replace") in _PLAIN_DECORATORS:
+                return True
+        return False
+
     def bindings(self, class_name: str | None) -> dict[str, str]:
         """name -> how it is bound: "def", "decorated", "import", "assign".
 
@@ -303,7 +313,12 @@ class Scanner:
         code = function.__code__
         full = f"{class_name}.{attribute}" if class_name else attribute
         if not place.in_project:
-            if code.co_name != function.__name__ and _source(place.path).bindings(class_name).get(attribute) == "def":
+            source = _source(place.path)
+            if (
+                code.co_name != function.__name__
+                and source.may_define(attribute)
+                and source.bindings(class_name).get(attribute) == "def"
+            ):
                 self._report(
                     place,
                     "code",
