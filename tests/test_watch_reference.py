@@ -4,6 +4,7 @@ The reference is sys.settrace and a deep copy of every watched variable at every
 functions and over programs that hypothesis makes.
 """
 
+import ast
 import copy
 import math
 import sys
@@ -95,12 +96,35 @@ def watched(function, names, args):
     return outcome, [logs[call] for call in sorted(logs)]
 
 
+class AsGenerators(ast.NodeTransformer):
+    """Comprehensions as generators, at the same place: since Python 3.12 a comprehension runs in its function's frame,
+    where sys.settrace sees its variables among the function's; a generator's are its own."""
+
+    def _call(self, name, node, item):
+        self.generic_visit(node)
+        generator = ast.GeneratorExp(item(node), node.generators)
+        call = ast.Call(ast.Name(name, ast.Load()), [ast.copy_location(generator, node)], [])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
+    def visit_ListComp(self, node):
+        return self._call("list", node, lambda n: n.elt)
+
+    def visit_SetComp(self, node):
+        return self._call("set", node, lambda n: n.elt)
+
+    def visit_DictComp(self, node):
+        return self._call("dict", node, lambda n: ast.Tuple([n.key, n.value], ast.Load()))
+
+
 def check(source, names, args=()):
     source = textwrap.dedent(source)
     functions = []
-    for _ in range(2):
+    for is_reference in (True, False):
+        tree = ast.parse(source)
+        if is_reference and sys.version_info >= (3, 12):
+            tree = AsGenerators().visit(tree)
         space = {"np": np}
-        exec(compile(source, "<program>", "exec"), space)
+        exec(compile(tree, "<program>", "exec"), space)
         functions.append(space["f"])
     expected_outcome, expected = reference(functions[0], names, copy.deepcopy(args))
     outcome, got = watched(functions[1], names, copy.deepcopy(args))
@@ -245,6 +269,27 @@ CORPUS = {
             )
             return x, y
     """,
+    "comprehensions": """
+        def f(n):
+            x = "outer"
+            y = [x * 2 for x in range(n)]
+            y = {
+                x: [x for x in range(i)]
+                for i, x in enumerate(range(n))
+                if [y for y in (x,)]
+            }
+            i = {i for i in range(n)}
+            try:
+                y = [
+                    1 // x
+                    for x in (1, 0)
+                ]
+            except ZeroDivisionError:
+                x = "caught"
+            for x in [x for x in "ab"]: y = [y for x in "cd"]
+            y = [1 // x for x in (1, 0)]
+            return x
+    """,
     "match and while": """
         def f(n):
             x = 0
@@ -296,6 +341,9 @@ SIMPLE = st.one_of(
     st.just("b = a[2:]; b[0] = len(s)"),
     st.just("a = a * 2"),
     st.just("z = [i for i in s if i]"),
+    st.just("z = [x for x in s\n    if x]"),
+    st.just("d = {i: y for i, y in enumerate(s)}"),
+    st.just("z = [1 // x for x in (2, 0)]"),
     st.just("del y"),
     st.just("y = helper(s)"),
     st.just("pass"),

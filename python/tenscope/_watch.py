@@ -102,8 +102,9 @@ _PURE_LOOP_OPS = re.compile(r"^(PRECALL|KW_NAMES|CALL|CALL_FUNCTION|GET_ITER|FOR
 _PURE_GLOBALS = {"range", "len"}
 
 
-def _describe(code: CodeType) -> tuple[int, bytes, bool]:
-    """First line, one flag byte per line, and whether a loop stands on one line (see tracer/watcher.hpp)."""
+def _describe(code: CodeType) -> tuple[int, bytes, bool, tuple[tuple[int, int], ...]]:
+    """First line, one flag byte per line, whether a loop stands on one line, and where comprehensions are (see
+    tracer/watcher.hpp)."""
     kinds: dict[int, bool] = {}
     stores: dict[int, int] = {}
     range_loops = _range_loops(code)
@@ -127,9 +128,15 @@ def _describe(code: CodeType) -> tuple[int, bytes, bool]:
         kinds[line] = kinds.get(line, True) and inert
         if _STORES.match(name):
             stores[line] = stores.get(line, 0) + (2 if name.startswith("STORE_FAST_") else 1)
-    one_line_loops = any(target <= offset and line_of.get(target) == line_of[offset] for offset, target in jumps)
+    comprehensions = _comprehensions(code)
+    one_line_loops = any(
+        target <= offset
+        and line_of.get(target) == line_of[offset]
+        and not any(start <= offset <= end for start, end in comprehensions)
+        for offset, target in jumps
+    )
     if not kinds:
-        return code.co_firstlineno, b"", one_line_loops
+        return code.co_firstlineno, b"", one_line_loops, comprehensions
     ignored = _ignored_lines(code.co_filename)
     first, last = min(kinds), max(kinds)
     flags = bytearray(last - first + 1)
@@ -138,7 +145,39 @@ def _describe(code: CodeType) -> tuple[int, bytes, bool]:
             flags[line - first] |= _INERT
         if line in ignored:
             flags[line - first] |= _IGNORED
-    return first, bytes(flags), one_line_loops
+    return first, bytes(flags), one_line_loops, comprehensions
+
+
+_RESTORES = ("SWAP", "STORE_FAST", "STORE_FAST_STORE_FAST", "POP_TOP", "END_FOR", "POP_ITER")
+
+
+def _comprehensions(code: CodeType) -> tuple[tuple[int, int], ...]:
+    """Where the code is a comprehension that Python 3.12 and later run in the function's own frame: from the first of
+    its variables taken (and the function's own of that name put aside) to the last given back, first and last offset.
+    Also where an exception that leaves it gives them back."""
+    found: list[tuple[int, int]] = []
+    instructions = list(dis.get_instructions(code))
+    if not any(instruction.opname == "LOAD_FAST_AND_CLEAR" for instruction in instructions):
+        return ()
+    at = {instruction.offset: index for index, instruction in enumerate(instructions)}
+
+    def last_restore(index: int) -> int:
+        while index + 1 < len(instructions) and instructions[index + 1].opname in _RESTORES:
+            index += 1
+        return index
+
+    for index, instruction in enumerate(instructions):
+        if instruction.opname == "LOAD_FAST_AND_CLEAR":
+            loop = index
+            while instructions[loop].opname not in ("FOR_ITER", "GET_ANEXT", "RETURN_VALUE"):
+                loop += 1
+            if instructions[loop].opname == "FOR_ITER":
+                found.append((instruction.offset, instructions[last_restore(at[instructions[loop].argval])].offset))
+        elif instruction.opname == "SWAP":
+            end = last_restore(index)
+            if end + 1 < len(instructions) and instructions[end + 1].opname == "RERAISE":
+                found.append((instruction.offset, instructions[end].offset))
+    return tuple(found)
 
 
 def _range_loops(code: CodeType) -> set[int]:

@@ -50,6 +50,7 @@ PyObject* on_line(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   Thread& thread = this_thread();
   ts_frame* frame = current_frame();
   if (Frame* found = current(thread, frame, arguments[0])) {
+    if (!found->info->comprehensions.empty() && found->info->is_comprehension(ts_frame_offset(frame))) Py_RETURN_NONE;
     look(thread, *found, small_number(arguments[1]));
   }
   Py_RETURN_NONE;
@@ -62,6 +63,7 @@ PyObject* on_jump(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   if (!top || thread.busy || top->frame != current_frame()) Py_RETURN_NONE;
   const int from = small_number(arguments[1]), to = small_number(arguments[2]);
   auto* code = reinterpret_cast<PyCodeObject*>(arguments[0]);
+  if (top->info->is_comprehension(from)) Py_RETURN_NONE;
   if (to < from && PyCode_Addr2Line(code, to) == top->line) look(thread, *top, top->line);
   Py_RETURN_NONE;
 }

@@ -27,6 +27,7 @@ int ts_has_closure_of(ts_frame* frame, PyObject* function) {
 PyObject** ts_frame_slots(ts_frame* frame) { return FRAME(frame)->f_localsplus; }
 PyObject* ts_frame_generator(ts_frame* frame) { return FRAME(frame)->f_gen; }
 int ts_frame_line(ts_frame* frame) { return PyFrame_GetLineNumber(FRAME(frame)); }
+int ts_frame_offset(ts_frame* frame) { return FRAME(frame)->f_lasti * 2; }
 
 static int find_in(PyObject* names, PyObject* name) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
@@ -60,10 +61,8 @@ const char* ts_code_qualname(PyCodeObject* code) {
 ts_frame* ts_frame_of(PyFrameObject* frame) { return (ts_frame*)frame->f_frame; }
 int ts_has_closure_of(ts_frame* frame, PyObject* function) { return ts_frame_function(frame) == function; }
 PyObject** ts_frame_slots(ts_frame* frame) { return FRAME(frame)->localsplus; }
-int ts_frame_line(ts_frame* frame) {
-  PyCodeObject* code = ts_frame_code(frame);
-  return PyCode_Addr2Line(code, _PyInterpreterFrame_LASTI(FRAME(frame)) * (int)sizeof(_Py_CODEUNIT));
-}
+int ts_frame_offset(ts_frame* frame) { return _PyInterpreterFrame_LASTI(FRAME(frame)) * (int)sizeof(_Py_CODEUNIT); }
+int ts_frame_line(ts_frame* frame) { return PyCode_Addr2Line(ts_frame_code(frame), ts_frame_offset(frame)); }
 PyObject* ts_frame_generator(ts_frame* frame) {
   return FRAME(frame)->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject*)_PyFrame_GetGenerator(FRAME(frame)) : NULL;
 }

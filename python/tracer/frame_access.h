@@ -24,6 +24,7 @@ PyObject* ts_frame_namespace(ts_frame* frame);  // of a module's or class body's
 PyObject* ts_frame_globals(ts_frame* frame);
 PyObject* ts_frame_generator(ts_frame* frame);  // the generator or coroutine that owns the frame, or NULL
 int ts_frame_line(ts_frame* frame);
+int ts_frame_offset(ts_frame* frame);  // of the instruction that runs, in bytes
 
 // The slot of a local variable, or -1. *is_cell: the slot holds a cell with the value in it.
 int ts_find_slot(PyCodeObject* code, PyObject* name, int* is_cell);

@@ -17,6 +17,27 @@ std::string site_of(const std::string& file) {
   return file.starts_with('/') ? file.substr(file.rfind('/') + 1) : file;
 }
 
+// What Python has to say of a code object (tenscope._watch._describe).
+void describe(CodeInfo& info) {
+  const Ref facts = Ref::steal(PyObject_CallOneArg(registry().describe, info.code.get()));
+  const char* flags = nullptr;
+  Py_ssize_t size = 0;
+  int one_line_loops = 0;
+  PyObject* comprehensions = nullptr;
+  if (facts && PyArg_ParseTuple(facts.get(), "iy#pO!", &info.first_line, &flags, &size, &one_line_loops, &PyTuple_Type,
+                                &comprehensions)) {
+    info.flags.assign(flags, static_cast<std::size_t>(size));
+    info.one_line_loops = one_line_loops;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(comprehensions); ++i) {
+      int start = 0, end = 0;
+      if (PyArg_ParseTuple(PyTuple_GET_ITEM(comprehensions, i), "ii", &start, &end)) {
+        info.comprehensions.emplace_back(start, end);
+      }
+    }
+  }
+  PyErr_Clear();
+}
+
 }  // namespace
 
 Registry& registry() {
@@ -62,17 +83,7 @@ CodeInfo* code_info(PyCodeObject* code) {
   info->file = utf8(code->co_filename);
   info->site = site_of(info->file);
   info->first_line = code->co_firstlineno;
-  if (registry().describe) {
-    const Ref facts = Ref::steal(PyObject_CallOneArg(registry().describe, info->code.get()));
-    const char* flags = nullptr;
-    Py_ssize_t size = 0;
-    int one_line_loops = 0;
-    if (facts && PyArg_ParseTuple(facts.get(), "iy#p", &info->first_line, &flags, &size, &one_line_loops)) {
-      info->flags.assign(flags, static_cast<std::size_t>(size));
-      info->one_line_loops = one_line_loops;
-    }
-    PyErr_Clear();
-  }
+  if (registry().describe) describe(*info);
   return info;
 }
 

@@ -19,10 +19,12 @@
 
 #include <Python.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tenscope/run.hpp"
@@ -109,7 +111,14 @@ struct CodeInfo {
   int first_line = 0;
   std::string flags;  // LineFlag by line - first_line
   bool one_line_loops = false;
-  bool listening = false;  // the door tells of this code
+  std::vector<std::pair<int, int>> comprehensions;  // offsets of those that run in the function's own frame (3.12)
+  bool listening = false;                           // the door tells of this code
+
+  // A comprehension is a scope of its own: inside it there is nothing to look at.
+  bool is_comprehension(int offset) const {
+    return std::any_of(comprehensions.begin(), comprehensions.end(),
+                       [&](const auto& range) { return range.first <= offset && offset <= range.second; });
+  }
 
   unsigned char flags_of(int line) const {
     const auto index = static_cast<std::size_t>(line - first_line);
