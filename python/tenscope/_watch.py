@@ -152,9 +152,9 @@ _RESTORES = ("SWAP", "STORE_FAST", "STORE_FAST_STORE_FAST", "POP_TOP", "END_FOR"
 
 
 def _comprehensions(code: CodeType) -> tuple[tuple[int, int], ...]:
-    """Where the code is a comprehension that Python 3.12 and later run in the function's own frame: from the first of
-    its variables taken (and the function's own of that name put aside) to the last given back, first and last offset.
-    Also where an exception that leaves it gives them back."""
+    """Where the code is a comprehension that Python 3.12 and later run in the function's own frame: first and last
+    offset, from after the first of its variables was taken (and the function's own of that name put aside) until the
+    last is given back. Also where an exception that leaves it gives them back."""
     found: list[tuple[int, int]] = []
     instructions = list(dis.get_instructions(code))
     if not any(instruction.opname == "LOAD_FAST_AND_CLEAR" for instruction in instructions):
@@ -172,7 +172,8 @@ def _comprehensions(code: CodeType) -> tuple[tuple[int, int], ...]:
             while instructions[loop].opname not in ("FOR_ITER", "GET_ANEXT", "RETURN_VALUE"):
                 loop += 1
             if instructions[loop].opname == "FOR_ITER":
-                found.append((instruction.offset, instructions[last_restore(at[instructions[loop].argval])].offset))
+                end = last_restore(at[instructions[loop].argval])
+                found.append((instructions[index + 1].offset, instructions[end].offset))
         elif instruction.opname == "SWAP":
             end = last_restore(index)
             if end + 1 < len(instructions) and instructions[end + 1].opname == "RERAISE":

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <Python.h>
+#if PY_VERSION_HEX < 0x030B0000
+#include <longintrepr.h>
+#endif
 
 #include <cmath>
 #include <cstddef>
@@ -18,6 +21,20 @@ struct CodeInfo;
 // not as a Python object, and nothing is allocated per change; Python objects are made when somebody asks (`unpack`).
 
 enum class KeptKind : std::uint8_t { Nothing, Int, Float, Object };
+
+// Ints below 2^30 have one digit, which is read inline.
+#if PY_VERSION_HEX >= 0x030C0000
+inline bool is_one_digit(PyObject* value) { return PyUnstable_Long_IsCompact(reinterpret_cast<PyLongObject*>(value)); }
+inline std::int64_t one_digit(PyObject* value) {
+  return PyUnstable_Long_CompactValue(reinterpret_cast<PyLongObject*>(value));
+}
+#else
+inline bool is_one_digit(PyObject* value) { return Py_SIZE(value) >= -1 && Py_SIZE(value) <= 1; }
+inline std::int64_t one_digit(PyObject* value) {
+  if (Py_SIZE(value) == 0) return 0;
+  return Py_SIZE(value) * static_cast<std::int64_t>(reinterpret_cast<PyLongObject*>(value)->ob_digit[0]);
+}
+#endif
 
 // A value to keep. `object` is an owned reference where the kind is Object; ownership is the holder's affair.
 struct Kept {
@@ -37,7 +54,11 @@ struct Kept {
       kept.kind = KeptKind::Float;
     } else if (PyLong_CheckExact(value)) {
       int overflow = 0;
-      kept.payload.integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+      if (is_one_digit(value)) [[likely]] {
+        kept.payload.integer = one_digit(value);
+      } else {
+        kept.payload.integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+      }
       if (!overflow) kept.kind = KeptKind::Int;
     }
     return kept;
