@@ -342,6 +342,24 @@ def test_autocast_functional_call_and_inference_mode(run):
     assert events(run, name="0.output")[1].torch().min() > 50
 
 
+def test_gradients_per_sample_by_function_transforms(run):
+    model = nn.Linear(3, 1)
+    params = {name: p.detach() for name, p in model.named_parameters()}
+
+    def loss(params, x):
+        return torch.func.functional_call(model, params, (x,)).square().sum()
+
+    x = torch.randn(4, 3)
+    want = torch.func.vmap(torch.func.grad(loss), (None, 0))(params, x)
+    with tenscope.trace(model):
+        got = torch.func.vmap(torch.func.grad(loss), (None, 0))(params, x)
+    assert all(torch.equal(got[name], want[name]) for name in want)
+    values = {e.name: e for e in events(run)}
+    assert torch.equal(values["input.0.batched"].torch(), x) and values["input.0.axis"].value == 0
+    (name,) = [name for name in values if name.startswith("output.") and values[name].is_tensor]
+    assert torch.allclose(values[name].torch().squeeze(), model(x).detach().squeeze())
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoint_recomputation_is_no_second_call(run, reentrant):
     from torch.utils.checkpoint import checkpoint

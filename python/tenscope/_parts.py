@@ -40,6 +40,8 @@ def _torch_parts(torch: Any, tensor: Any) -> dict[str, Any]:
         return _quantised_parts(torch, tensor)
     if tensor.is_nested:
         return {str(i): part.detach() for i, part in enumerate(tensor.unbind())}
+    if transformed := _functorch_parts(torch, tensor):
+        return transformed
     layout = str(tensor.layout).removeprefix("torch.")
     if layout == "sparse_coo":
         return {"indices": tensor._indices(), "values": tensor._values().detach(), "shape": tuple(tensor.shape)}
@@ -52,6 +54,17 @@ def _torch_parts(torch: Any, tensor: Any) -> dict[str, Any]:
         names, _ = tensor.__tensor_flatten__()
         return {name.lstrip("_"): getattr(tensor, name) for name in names}
     return {}
+
+
+def _functorch_parts(torch: Any, tensor: Any) -> dict[str, Any]:
+    """Inside torch.func's transforms: grad wraps a tensor, vmap hides the axis of the batch."""
+    functorch = getattr(torch._C, "_functorch", None)
+    inner = tensor
+    while functorch is not None and functorch.is_gradtrackingtensor(inner):
+        inner = functorch.get_unwrapped(inner)
+    if functorch is not None and functorch.is_batchedtensor(inner):
+        return {"batched": functorch.get_unwrapped(inner), "axis": functorch.maybe_get_bdim(inner)}
+    return {} if inner is tensor else {"tracked": inner}
 
 
 def _quantised_parts(torch: Any, tensor: Any) -> dict[str, Any]:

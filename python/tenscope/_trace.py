@@ -117,7 +117,7 @@ class trace:
             info.path for info in infos if info.wanted and info.callable and info.counter[0] == calls.get(id(info), 0)
         ]
         if self.not_called:
-            reason = "never called while traced; calls inside what torch.compile compiled are not seen"
+            reason = "never called while traced; calls inside what torch.compile or torch.jit compiled are not seen"
             probe.note("not_seen", {"reason": reason, "modules": self.not_called}, infos[0])
 
 
