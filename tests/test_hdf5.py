@@ -114,3 +114,20 @@ def test_names_that_would_collide_and_values_without_bytes(tmp_path):
         assert file["huge"].asstr()[:].tolist() == [str(2**70), str(2**70 + 1)]
         assert file["text"].asstr()[:].tolist() == ["a\nb", ""]
         assert file["turned"][0].tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_live_saving_goes_on_in_a_file_that_exists(tmp_path):
+    model = torch.nn.Linear(2, 2)
+    for start in (0, 2):
+        saver = tenscope.Hdf5Saver(tmp_path / "live.h5", compression="gzip", shuffle=True, append=True)
+        with saver, tenscope.gather(model, ["forward", "forward.input"], hdf5=saver, gather_every=2):
+            for i in range(start, start + 2):
+                model(torch.full((1 + i % 2, 2), float(i)))
+    with h5py.File(tmp_path / "live.h5") as file:
+        assert set(file) == {f"forward{part}{end}" for part in ("", ".input") for end in ("", "_iterations", "_ranks")}
+        values = file["forward.input"]
+        assert values.shape == (4, 2, 2) and values.compression == "gzip" and values.shuffle
+        assert values[:, 0, 0].tolist() == [0, 1, 2, 3]
+        assert file["forward_iterations"][:].tolist() == [1, 2, 1, 2]
+    with pytest.raises(ValueError, match="exists"):
+        tenscope.Hdf5Saver(tmp_path / "live.h5", existing_ok=False)

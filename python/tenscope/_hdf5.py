@@ -28,7 +28,8 @@ class Hdf5Saver:
 
     Floating values become float_dtype, integers and bools int_dtype (int64 where they do not fit), complex ones stay,
     text is text. A smaller value than the first is padded with zeros at the end of each axis. As a callback after a
-    gathering it appends what it gets and empties the lists.
+    gathering it appends what it gets and empties the lists. A file that exists is replaced; with `append` its series
+    go on.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Hdf5Saver:
         compression_opts=None,
         shuffle: bool = False,
         existing_ok: bool = True,
+        append: bool = False,
     ):
         self.datasets: dict[str, DatasetPair] = {}
         self._ranks: dict[str, object] = {}
@@ -58,7 +60,15 @@ class Hdf5Saver:
         if path.exists() and not existing_ok:
             raise ValueError(f"the file exists: {path}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.file = h5py.File(path, "w")
+        self.file = h5py.File(path, "a" if append else "w")
+        self.file.visititems(self._take_up)
+
+    def _take_up(self, name: str, found) -> None:
+        """A series that the file has already."""
+        beside = [self.file.get(f"{name}_{column}") for column in ("iterations", "ranks")]
+        if None not in beside:
+            self.datasets[name] = DatasetPair((found, beside[0]))
+            self._ranks[name] = beside[1]
 
     def append(self, name: str, values: list, iterations: list, ranks: list | None = None) -> None:
         if self.file is None or not values:
