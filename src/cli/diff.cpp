@@ -71,6 +71,14 @@ int diff_files(const Options& options, const Output& output) {
   return diff.is_different() ? kDifferent : kFine;
 }
 
+const CLI::Validator not_negative(
+    [](std::string& text) {
+      double number = 0;
+      const bool is_fine = CLI::detail::lexical_cast(text, number) && number >= 0;
+      return is_fine ? std::string() : fmt::format("a number of 0 or more is needed, not {}", text);
+    },
+    ">= 0");
+
 }  // namespace
 
 Action prepare_diff(CLI::App& app) {
@@ -79,8 +87,8 @@ Action prepare_diff(CLI::App& app) {
       ->required();
   app.add_option("b", options->b, "What it is compared with: the reference");
   app.add_option("--atol", options->diff.atol, "Absolute tolerance: |a - b| <= atol + rtol * |b|; default by dtype")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--rtol", options->diff.rtol, "Relative tolerance")->check(CLI::NonNegativeNumber);
+      ->check(not_negative);
+  app.add_option("--rtol", options->diff.rtol, "Relative tolerance")->check(not_negative);
   app.add_option("--ulp", options->diff.ulps, "Pairs at most this many ULPs apart agree as well");
   app.add_flag("--equal-nan", options->diff.equal_nan, "NaN equals NaN");
   app.add_option("--top", options->top, "How many differences to show, the worst first; 0: all")->capture_default_str();
