@@ -170,7 +170,7 @@ def test_a_rank_that_is_gone_is_named(tmp_path, how):
         try:
             with tenscope.gather(model, "forward", timeout_s=4):
                 if rank == 1 and how == "lags":
-                    time.sleep(8)
+                    time.sleep(6)
                 if rank == 1 and how == "is killed before":
                     time.sleep(1)
                     os.kill(os.getpid(), signal.SIGKILL)

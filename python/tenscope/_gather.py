@@ -22,7 +22,7 @@ from ._errors import Error
 from ._locals import Known, LocalsWatch
 from ._modules import unwrap
 
-_ROLL_CALL_S = 10  # for those who live to say so, after a collective failed
+_ROLL_CALL_S = 5  # for those who live to say so, after a collective failed
 
 
 class Series(NamedTuple):
