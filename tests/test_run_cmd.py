@@ -380,3 +380,23 @@ print(torch.get_num_threads())
     done = tenscope_run(tmp_path, script(tmp_path, text), env={"OMP_NUM_THREADS": "2"})
     assert done.stdout == "1\n"
     assert json.loads((tmp_path / "runs/it/run.json").read_text())["tenscope_format"] == 1
+
+
+def test_a_new_optimizer_for_the_same_parameters_counts_on(tmp_path):
+    text = """
+import torch
+from torch import nn
+model, other = nn.Linear(2, 1), nn.Linear(2, 1)
+for round in range(2):  # the second one as after a checkpoint
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(2):
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+other(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+"""
+    tenscope_run(tmp_path, script(tmp_path, text))
+    steps = [(e.root, e.step) for e in recording(tmp_path).events("weight") if e.phase == "optimizer"]
+    assert steps == [("Linear#0", 0), ("Linear#0", 1), ("Linear#0", 2), ("Linear#0", 3), ("Linear#1", 0)]

@@ -219,6 +219,49 @@ def record_plain(folder: Path, values: dict[str, np.ndarray]) -> Path:
     return folder
 
 
+def play_inputs(folder: Path, model: Module, inputs: list[int]) -> Path:
+    with tenscope.Run(folder.parent, name=folder.name, strict=True) as run:
+        recorder = Recorder(run, model)
+        for step, seed in enumerate(inputs):
+            run.step(step)
+            recorder.forward(np.random.default_rng(seed).normal(size=(4, 8)).astype(np.float32))
+    return folder
+
+
+@few
+@given(models(), st.lists(st.integers(0, 5), max_size=3), st.data())
+def test_calls_more_in_one_run_shift_the_others(tmp_path, model, places, data):
+    usual, more = [100, 101, 102, 103, 104], [100, 101, 102, 103, 104]
+    for number, place in enumerate(places):
+        more.insert(place, 200 + number)
+    wrong = copy.deepcopy(model)
+    path, module = data.draw(st.sampled_from(list(wrong.walk())))
+    module.scale = 1.01
+    place = tmp_path / next(folders)
+    a, b = play_inputs(place / "a", model, usual), play_inputs(place / "b", model, more)
+    for diff in (tenscope.diff(a, b), tenscope.diff(b, a)):
+        assert not diff and bool(diff.equal) == (not places)
+        assert any("no partner" in note for note in diff.notes) == (more[:5] != usual)
+    found = tenscope.diff(a, play_inputs(place / "c", wrong, more)).first_divergence
+    assert (found.module, found.io, found.step, found.call) == (path, "output", 0, 0)
+
+
+def test_another_order_is_no_shift(tmp_path):
+    model = Module("", [Module("fc", seed=1, cls="Linear")], cls="Net")
+    a = play_inputs(tmp_path / "a", model, [100, 101, 102])
+    found = tenscope.diff(a, play_inputs(tmp_path / "b", model, [101, 102, 100])).first_divergence
+    assert (found.io, found.call, found.module) == ("input", 0, "")
+
+
+def test_equal_tensors_are_not_read(tmp_path):
+    model = Module("", [Module("fc", seed=1, cls="Linear")], cls="Net")
+    a, b = play(tmp_path / "a", model), play(tmp_path / "b", model)
+    for segment in [*a.rglob("*.safetensors"), *b.rglob("*.safetensors")]:
+        segment.unlink()
+    diff = tenscope.diff(a, b)
+    assert diff.equal and diff.counts.compared == diff.counts.bit_equal > 0
+
+
 def test_recordings_without_modules(tmp_path):
     rng = np.random.default_rng(0)
     shapes = {"q": (3, 4), "k": (4, 5), "out": (6,)}
@@ -276,6 +319,34 @@ def test_relations(tmp_path, change, words):
     a = record_plain(tmp_path / "a", {"x": x})
     b = record_plain(tmp_path / "b", {"x": np.ascontiguousarray(change(x))})
     assert tenscope.diff(a, b).first_divergence.metrics.relation == words
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.complex64, np.int16])
+@pytest.mark.parametrize("shape", [(7,), (3, 5, 11), (2, 150_001)])
+def test_metrics_are_those_of_numpy(tmp_path, dtype, shape):
+    rng = np.random.default_rng(0)
+    x = (100 * rng.normal(size=shape)).astype(dtype)
+    y = x.copy()
+    where = rng.random(shape) < 0.3
+    y[where] += dtype(3)
+    y.flat[-1] += dtype(50)
+    if np.issubdtype(dtype, np.floating):
+        x.flat[2] = y.flat[2] = np.nan
+        x.flat[3] = y.flat[3] = np.inf
+    a, b = record_plain(tmp_path / "a", {"x": x}), record_plain(tmp_path / "b", {"x": y})
+    found = tenscope.diff(a, b).first_divergence.metrics
+    wide = np.complex128 if dtype is np.complex64 else np.float64
+    keep = np.isfinite(x)
+    p, q = x.astype(wide)[keep], y.astype(wide)[keep]
+    d = q - p
+    differing = ~((x == y) | (np.isnan(x) & np.isnan(y)))
+    parts = d.view(np.float64)
+    assert found.differing == np.count_nonzero(parts)
+    assert np.isclose(found.max_abs, np.abs(parts).max())
+    assert np.isclose(found.rel_l2, np.linalg.norm(d) / np.linalg.norm(p))
+    assert np.isclose(found.correlation, np.vdot(d, p).real / np.linalg.norm(d) / np.linalg.norm(p))
+    assert found.ranges == [[int(i.min()), int(i.max()) + 1] for i in np.nonzero(differing)]
+    assert found.worst_index == [size - 1 for size in shape]
 
 
 def test_other_shapes_and_dtypes(tmp_path):

@@ -145,6 +145,7 @@ class AutoProbe(Probe):
         self._backwards = 0
         self._last_root = ""
         self._optimizers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # steps completed
+        self._stepped: dict[int, tuple[weakref.ref, int]] = {}  # steps completed, by parameter
         self._by_hand: list[_ByHand] = []
         self._finished = False
 
@@ -238,12 +239,23 @@ class AutoProbe(Probe):
     @_contained
     def after_step(self, optimizer) -> None:
         self._train()
-        completed = self._optimizers.get(optimizer, 0)
+        completed = self._count_step(optimizer)
         self._optimizers[optimizer] = completed + 1
         if self.on and self.run is not None:
             for root in self._roots_of(optimizer):
                 self._state.record_parameters(root.parameters(), completed)
         self._set_step(max(self._optimizers.values()))
+
+    def _count_step(self, optimizer) -> int:
+        """Completed steps of its parameters before this one: a new optimizer for them (a resumed one) counts on."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        known = [self._stepped.get(id(p), (None, 0)) for p in parameters]
+        completed = 0
+        for parameter, (ref, count) in zip(parameters, known, strict=True):
+            if ref is not None and ref() is parameter:
+                completed = max(completed, count)
+        self._stepped.update((id(p), (weakref.ref(p), completed + 1)) for p in parameters)
+        return completed
 
     def _roots_of(self, optimizer) -> list:
         owned = {id(p) for group in optimizer.param_groups for p in group["params"]}

@@ -1,7 +1,9 @@
 // Overview. Modules are matched first (module_tree.cpp); then an event's key is its rank, step, module, call and the
 // rest of its name, with the first run's modules said in the second run's names. Runs mostly go in step, so that equal
-// keys are met side by side; what is left is found by a table. What is still alone is tried again without its last name
-// (an argument given by keyword, a parameter with another name), then, where no modules are known, by shapes in order.
+// keys are met side by side; what is left is found by a table. Where one run has more calls of the outermost modules
+// than the other, calls are paired by their inputs first (call_shift.cpp). What is still alone is tried again without
+// its last name (an argument given by keyword, a parameter with another name), then, where no modules are known, by
+// shapes in order.
 #include "compare/align.hpp"
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "compare/call_shift.hpp"
 #include "compare/sequence.hpp"
 
 namespace tenscope::compare {
@@ -187,6 +190,16 @@ class LaneAligner {
   LanePair pair_;
 };
 
+LanePair align_lanes(Alignment& alignment, Interner& interner, const Lane& a, const Lane& b) {
+  auto shifted = shift_calls(a, b, alignment.tree_a, alignment.tree_b, alignment.module_to_b, interner);
+  if (!shifted) return LaneAligner(alignment, interner, a, b).align();
+  alignment.notes.push_back(std::move(shifted->note));
+  const auto lane = std::make_shared<const Lane>(std::move(shifted->lane));
+  LanePair pair = LaneAligner(alignment, interner, a, *lane).align();
+  pair.shifted = lane;
+  return pair;
+}
+
 void list_renamed(Alignment& alignment, const Interner& interner) {
   for (std::size_t i = 0; i < alignment.tree_a.nodes.size(); ++i) {
     if (alignment.module_to_b[i] < 0) continue;
@@ -254,8 +267,9 @@ class UnmatchedList {
 void list_unmatched(Alignment& alignment, const Timeline& timeline, const Interner& interner, int side) {
   UnmatchedList list(alignment, interner, side);
   for (const Lane& lane : timeline.lanes) {
-    const auto pair = std::find_if(alignment.lanes.begin(), alignment.lanes.end(),
-                                   [&](const LanePair& p) { return (side == 0 ? p.a : p.b) == &lane; });
+    const auto pair = std::find_if(alignment.lanes.begin(), alignment.lanes.end(), [&](const LanePair& p) {
+      return p.a->rank == lane.rank && p.a->ordinal == lane.ordinal;
+    });
     for (std::size_t i = 0; i < lane.items.size(); ++i) {
       const bool is_alone = pair == alignment.lanes.end() || (side == 0 ? pair->to_b : pair->to_a)[i] == kAlone;
       if (is_alone && is_pairable(lane.items[i])) list.add(lane.items[i]);
@@ -276,7 +290,7 @@ Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& intern
   for (const Lane& lane : a.lanes)
     for (const Lane& other : b.lanes)
       if (lane.rank == other.rank && lane.ordinal == other.ordinal)
-        alignment.lanes.push_back(LaneAligner(alignment, interner, lane, other).align());
+        alignment.lanes.push_back(align_lanes(alignment, interner, lane, other));
   list_unmatched(alignment, a, interner, 0);
   list_unmatched(alignment, b, interner, 1);
   return alignment;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ inline constexpr std::int64_t kAlone = -1;
 // Which event of the second run belongs to which of the first.
 struct LanePair {
   const Lane* a = nullptr;
-  const Lane* b = nullptr;
-  std::vector<std::int64_t> to_b;  // index into b->items, or kAlone; enters, exits and values
+  const Lane* b = nullptr;              // as recorded, or `shifted`
+  std::shared_ptr<const Lane> shifted;  // with the first run's numbers of calls (call_shift.hpp)
+  std::vector<std::int64_t> to_b;       // index into b->items, or kAlone; enters, exits and values
   std::vector<std::int64_t> to_a;
 };
 
@@ -26,6 +28,7 @@ struct Alignment {
   std::vector<LanePair> lanes;
   std::vector<DiffRenamed> renamed;
   std::vector<DiffUnmatched> unmatched;
+  std::vector<std::string> notes;
 };
 
 // The timelines and the interner that both were read with must outlive the result.

@@ -9,10 +9,10 @@
 #include "compare/align.hpp"
 #include "compare/measure.hpp"
 #include "compare/noise.hpp"
+#include "compare/observations.hpp"
+#include "compare/update.hpp"
 
 namespace tenscope::compare {
-
-inline constexpr std::int64_t kNothing = -1;
 
 // A place where a difference starts, as indices into the items of a pair of lanes.
 struct Origin {
@@ -47,8 +47,21 @@ struct Findings {
   std::size_t compared = 0, bit_equal = 0, noise = 0, consequences = 0;
 };
 
+// A parameter at one step of an optimizer, by its events.
+struct UpdateItems {
+  const Item *before, *after, *gradient;
+};
+
+// Nothing where the tensors' bytes were not kept.
+using MeasureUpdate = std::function<std::optional<UpdateError>(const UpdateItems& a, const UpdateItems& b)>;
+
+struct Measures {
+  Measure pair;
+  MeasureUpdate update;  // may be empty
+};
+
 // Walks through both runs together and finds the places that start a difference.
-Findings find_origins(const Alignment& alignment, const Interner& interner, const Measure& measure,
+Findings find_origins(const Alignment& alignment, const Interner& interner, const Measures& measures,
                       const NoiseJudge& judge, const std::function<void(double)>& on_progress = {});
 
 }  // namespace tenscope::compare

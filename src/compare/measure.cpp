@@ -2,107 +2,74 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "kernels/element.hpp"
-#include "kernels/element_reader.hpp"
+#include "compare/double_reader.hpp"
+#include "kernels/parallel.hpp"
 
 namespace tenscope::compare {
 namespace {
 
-constexpr std::int64_t kBlock = 1024;
-constexpr std::size_t kLanes = 8;
+constexpr std::int64_t kBlock = DoubleReader::kBlock;
+constexpr std::int64_t kChunk = 256 * kBlock;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// A tensor's elements as doubles, block by block; a complex element counts as two.
-class DoubleReader {
- public:
-  explicit DoubleReader(const TensorView& view)
-      : reader_(view),
-        dtype_(view.dtype),
-        parts_(kind_of(view.dtype) == DTypeKind::Complex ? 2 : 1),
-        scratch_(static_cast<std::size_t>(kBlock) * reader_.item_size()) {}
-
-  std::int64_t count() const { return reader_.count() * parts_; }
-
-  void read(std::int64_t begin, std::int64_t count, double* out) {
-    const std::byte* bytes = reader_.read(begin / parts_, count / parts_, scratch_.data());
-    kernels::visit_dtype(dtype_, [&](auto tag) {
-      using T = decltype(tag);
-      if constexpr (kernels::kIsComplex<T>) {
-        using Part = typename T::value_type;
-        for (std::int64_t i = 0; i < count; ++i)
-          out[i] = static_cast<double>(kernels::load<Part>(bytes + static_cast<std::size_t>(i) * sizeof(Part)));
-      } else {
-        for (std::int64_t i = 0; i < count; ++i)
-          out[i] = kernels::to_double(kernels::load<T>(bytes + static_cast<std::size_t>(i) * sizeof(T)));
-      }
-    });
-  }
-
- private:
-  kernels::ElementReader reader_;
-  DType dtype_;
-  std::int64_t parts_;
-  std::vector<std::byte> scratch_;
-};
 
 bool equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 struct Sums {
-  std::array<double, kLanes> dd{}, aa{}, da{}, max_d{}, max_a{};
-  std::array<std::int64_t, kLanes> differing{};
+  kernels::PairSums pairs;
   bool has_other_finite = false;
 
-  void add(std::size_t lane, double a, double b) {
-    const double d = b - a;
-    dd[lane] += d * d;
-    aa[lane] += a * a;
-    da[lane] += d * a;
-    max_d[lane] = std::max(max_d[lane], std::abs(d));
-    max_a[lane] = std::max(max_a[lane], std::abs(a));
-    differing[lane] += a != b;
+  void add(const kernels::PairSums& other) {
+    pairs.dd += other.dd;
+    pairs.aa += other.aa;
+    pairs.da += other.da;
+    pairs.max_d = std::max(pairs.max_d, other.max_d);
+    pairs.max_a = std::max(pairs.max_a, other.max_a);
+    pairs.differing += other.differing;
   }
 
-  void add_finite_block(const double* a, const double* b, std::int64_t count) {
-    std::int64_t i = 0;
-    for (; i + static_cast<std::int64_t>(kLanes) <= count; i += kLanes)
-      for (std::size_t lane = 0; lane < kLanes; ++lane)
-        add(lane, a[i + static_cast<std::int64_t>(lane)], b[i + static_cast<std::int64_t>(lane)]);
-    for (; i < count; ++i) add(0, a[i], b[i]);
+  void add(const Sums& other) {
+    add(other.pairs);
+    has_other_finite |= other.has_other_finite;
   }
 
   void add_block(const double* a, const double* b, std::int64_t count) {
-    std::array<double, kLanes> check{};
-    std::int64_t i = 0;
-    for (; i + static_cast<std::int64_t>(kLanes) <= count; i += kLanes)
-      for (std::size_t lane = 0; lane < kLanes; ++lane)
-        check[lane] += 0 * a[i + static_cast<std::int64_t>(lane)] + 0 * b[i + static_cast<std::int64_t>(lane)];
-    for (; i < count; ++i) check[0] += 0 * a[i] + 0 * b[i];
-    double all = 0;
-    for (const double c : check) all += c;
-    if (all == 0) return add_finite_block(a, b, count);
-    for (i = 0; i < count; ++i) {
+    const kernels::PairSums block = kernels::compare_table().sum_pairs(a, b, count);
+    if (block.all_finite) return add(block);
+    for (std::int64_t i = 0; i < count; ++i) {
       if (std::isfinite(a[i]) && std::isfinite(b[i])) {
-        add(0, a[i], b[i]);
+        const double d = b[i] - a[i];
+        add(kernels::PairSums{d * d, a[i] * a[i], d * a[i], std::abs(d), std::abs(a[i]), a[i] != b[i]});
       } else if (!equal(a[i], b[i])) {
-        ++differing[0];
+        ++pairs.differing;
         has_other_finite = true;
       }
     }
   }
 };
 
-double sum(const std::array<double, kLanes>& values) {
-  double total = 0;
-  for (const double value : values) total += value;
+// Sums of chunks are added in their order, so that the result does not depend on the threads.
+Sums sum(const DoubleReader& a, const DoubleReader& b) {
+  const std::int64_t count = a.count();
+  std::vector<Sums> chunks(static_cast<std::size_t>((count + kChunk - 1) / kChunk));
+  const int threads = kernels::thread_count(a.bytes() + b.bytes(), 0);
+  kernels::for_each_chunk(count, kChunk, threads, [&](int, std::int64_t begin, std::int64_t end) {
+    Sums& chunk = chunks[static_cast<std::size_t>(begin / kChunk)];
+    alignas(64) std::array<double, kBlock> block_a, block_b;
+    for (; begin < end; begin += kBlock) {
+      const std::int64_t size = std::min(kBlock, end - begin);
+      a.read(begin, size, block_a.data());
+      b.read(begin, size, block_b.data());
+      chunk.add_block(block_a.data(), block_b.data(), size);
+    }
+  });
+  Sums total;
+  for (const Sums& chunk : chunks) total.add(chunk);
   return total;
 }
-
-double largest(const std::array<double, kLanes>& values) { return *std::max_element(values.begin(), values.end()); }
 
 }  // namespace
 
@@ -119,28 +86,21 @@ PairError measure(const TensorView& a, const TensorView& b) {
     error.remark = "the shapes differ";
     return error;
   }
-  DoubleReader reader_a(a), reader_b(b);
+  const DoubleReader reader_a(a), reader_b(b);
   if (reader_a.count() != reader_b.count()) {
     error.is_comparable = false;
     error.remark = "one is complex, the other is not";
     return error;
   }
-  Sums sums;
-  std::array<double, kBlock> block_a, block_b;
+  const Sums sums = sum(reader_a, reader_b);
+  const kernels::PairSums& pairs = sums.pairs;
   error.count = reader_a.count();
-  for (std::int64_t begin = 0; begin < error.count; begin += kBlock) {
-    const std::int64_t count = std::min(kBlock, error.count - begin);
-    reader_a.read(begin, count, block_a.data());
-    reader_b.read(begin, count, block_b.data());
-    sums.add_block(block_a.data(), block_b.data(), count);
-  }
-  for (const std::int64_t part : sums.differing) error.differing += part;
+  error.differing = pairs.differing;
   error.has_other_finite = sums.has_other_finite;
-  error.max_abs = largest(sums.max_d);
-  error.scale = largest(sums.max_a);
-  const double aa = sum(sums.aa), dd = sum(sums.dd);
-  error.rel_l2 = dd == 0 ? 0 : std::sqrt(dd / aa);
-  error.correlation = dd == 0 || aa == 0 ? 0 : sum(sums.da) / std::sqrt(aa * dd);
+  error.max_abs = pairs.max_d;
+  error.scale = pairs.max_a;
+  error.rel_l2 = pairs.dd == 0 ? 0 : std::sqrt(pairs.dd / pairs.aa);
+  error.correlation = pairs.dd == 0 || pairs.aa == 0 ? 0 : pairs.da / std::sqrt(pairs.aa * pairs.dd);
   return error;
 }
 
@@ -178,39 +138,44 @@ DiffMetrics describe(const TensorView& a, const TensorView& b) {
   metrics.correlation = error.correlation;
   if (error.differing == 0) return metrics;
 
-  DoubleReader reader_a(a), reader_b(b);
+  const DoubleReader reader_a(a), reader_b(b);
   const std::size_t rank = a.shape.size();
   const std::int64_t parts = kind_of(a.dtype) == DTypeKind::Complex ? 2 : 1;
   metrics.ranges.assign(rank, {std::numeric_limits<std::int64_t>::max(), 0});
-  std::array<double, kBlock> block_a, block_b;
-  std::vector<std::int64_t> index(rank);
+  alignas(64) std::array<double, kBlock> block_a, block_b;
+  std::vector<std::int64_t> index(rank, 0);
   double worst = -1;
+  const auto advance = [&] {
+    for (std::size_t axis = rank; axis-- > 0;) {
+      if (++index[axis] < a.shape[axis]) return;
+      index[axis] = 0;
+    }
+  };
+  const auto look_at = [&](double x, double y) {
+    metrics.nan_a += std::isnan(x);
+    metrics.nan_b += std::isnan(y);
+    metrics.inf_a += std::isinf(x);
+    metrics.inf_b += std::isinf(y);
+    if (equal(x, y)) return;
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      metrics.ranges[axis][0] = std::min(metrics.ranges[axis][0], index[axis]);
+      metrics.ranges[axis][1] = std::max(metrics.ranges[axis][1], index[axis] + 1);
+    }
+    const double distance =
+        std::isfinite(x) && std::isfinite(y) ? std::abs(y - x) : std::numeric_limits<double>::infinity();
+    if (distance <= worst) return;
+    worst = distance;
+    metrics.worst_index = index;
+    metrics.worst_a = x;
+    metrics.worst_b = y;
+  };
   for (std::int64_t begin = 0; begin < error.count; begin += kBlock) {
     const std::int64_t count = std::min(kBlock, error.count - begin);
     reader_a.read(begin, count, block_a.data());
     reader_b.read(begin, count, block_b.data());
     for (std::int64_t i = 0; i < count; ++i) {
-      const double x = block_a[static_cast<std::size_t>(i)], y = block_b[static_cast<std::size_t>(i)];
-      metrics.nan_a += std::isnan(x);
-      metrics.nan_b += std::isnan(y);
-      metrics.inf_a += std::isinf(x);
-      metrics.inf_b += std::isinf(y);
-      if (equal(x, y)) continue;
-      std::int64_t rest = (begin + i) / parts;
-      for (std::size_t axis = rank; axis-- > 0;) {
-        index[axis] = rest % a.shape[axis];
-        rest /= a.shape[axis];
-        metrics.ranges[axis][0] = std::min(metrics.ranges[axis][0], index[axis]);
-        metrics.ranges[axis][1] = std::max(metrics.ranges[axis][1], index[axis] + 1);
-      }
-      const double distance =
-          std::isfinite(x) && std::isfinite(y) ? std::abs(y - x) : std::numeric_limits<double>::infinity();
-      if (distance > worst) {
-        worst = distance;
-        metrics.worst_index = index;
-        metrics.worst_a = x;
-        metrics.worst_b = y;
-      }
+      look_at(block_a[static_cast<std::size_t>(i)], block_b[static_cast<std::size_t>(i)]);
+      if ((i + 1) % parts == 0) advance();
     }
   }
   metrics.relation = find_relation(a, b);

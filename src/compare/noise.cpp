@@ -18,6 +18,7 @@ namespace tenscope::compare {
 namespace {
 
 constexpr double kCorrelated = 0.5;
+constexpr double kProportional = 0.95;
 constexpr std::int64_t kEnoughElements = 32;
 constexpr double kFlippedPart = 0.02;
 
@@ -35,8 +36,9 @@ double amplification(Stage stage) {
 bool is_wide(DType dtype) { return dtype == DType::F64 || dtype == DType::F32 || kind_of(dtype) == DTypeKind::Complex; }
 
 bool is_systematic(const PairError& error, DType dtype) {
-  const double limit = unit_roundoff(dtype) * (is_wide(dtype) ? 20 : 0.5);
-  return error.count >= kEnoughElements && std::abs(error.correlation) > kCorrelated && error.rel_l2 > limit;
+  const double correlation = std::abs(error.correlation), units = error.rel_l2 / unit_roundoff(dtype);
+  if (error.count < kEnoughElements || correlation <= kCorrelated) return false;
+  return units > (!is_wide(dtype) ? 0.5 : correlation > kProportional ? 8 : 20);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ double default_tolerance(DType dtype) noexcept;
 class NoiseJudge {
  public:
   explicit NoiseJudge(std::optional<double> tolerance) : tolerance_(tolerance) {}
+  bool has_own_tolerance() const { return tolerance_.has_value(); }
   bool is_noise(const PairError& error, DType dtype, const Trust& inputs, Stage stage, double floor) const;
 
  private:

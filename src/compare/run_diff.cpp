@@ -124,11 +124,11 @@ void note_unseen(const Timeline& timeline, const Interner& interner, std::string
 
 }  // namespace
 
-RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measure& measure,
+RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measures& measures,
                        const Describe& describe, const RunDiffOptions& options) {
   Alignment alignment = align_timelines(a, b, interner, options.map);
   const Findings findings =
-      find_origins(alignment, interner, measure, NoiseJudge(options.tolerance), options.on_progress);
+      find_origins(alignment, interner, measures, NoiseJudge(options.tolerance), options.on_progress);
 
   RunDiff diff;
   diff.compared = findings.compared;
@@ -158,6 +158,7 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   diff.renamed = std::move(alignment.renamed);
   diff.unmatched = std::move(alignment.unmatched);
   diff.settings = compare_settings(a, b, interner);
+  diff.notes = std::move(alignment.notes);
   note_missing_lanes(a, b, diff);
   note_unseen(a, interner, "first", diff);
   note_unseen(b, interner, "second", diff);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "compare/causality.hpp"
 #include "compare/measure.hpp"
 #include "compare/timeline.hpp"
 #include "tenscope/diff.hpp"
@@ -14,9 +15,9 @@ bool is_run_folder(const std::filesystem::path& path);
 
 using Describe = std::function<DiffMetrics(const Item& a, const Item& b)>;
 
-// The comparison without files: on timelines that were read with one interner. `measure` and `describe` are asked only
+// The comparison without files: on timelines that were read with one interner. `measures` and `describe` are asked only
 // where fingerprints differ.
-RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measure& measure,
+RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measures& measures,
                        const Describe& describe, const RunDiffOptions& options);
 
 }  // namespace tenscope::compare

@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+
 #include "compare/backward_order.hpp"
 #include "compare/noise.hpp"
 #include "compare/sequence.hpp"
+#include "compare/update.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -68,19 +74,29 @@ class TwoLayers {
     add(path, EventKind::Value, Io::Input, input);
     add(path, EventKind::Value, Io::Output, output);
     add(path, EventKind::Exit, Io::None, 0);
+    ++calls_[path];
+  }
+  void enter(const std::string& path) { add(path, EventKind::Enter, Io::None, 0); }
+  void value(const std::string& path, Io io, std::uint64_t fingerprint, const std::string& tail = {}) {
+    add(path, EventKind::Value, io, fingerprint, tail);
+  }
+  void exit(const std::string& path) {
+    add(path, EventKind::Exit, Io::None, 0);
+    ++calls_[path];
   }
   const Timeline& timeline() const { return timeline_; }
 
  private:
-  void add(const std::string& path, EventKind kind, Io io, std::uint64_t fingerprint) {
+  void add(const std::string& path, EventKind kind, Io io, std::uint64_t fingerprint, const std::string& tail = {}) {
     Item item;
+    item.call = calls_[path];
     item.kind = kind;
     item.io = io;
     item.phase = Phase::Forward;
     item.root = interner_.text("Net#0");
     item.scope = interner_.text(path);
-    item.tail = interner_.text(to_string(io));
-    item.name = interner_.text(join_path(path, to_string(io)));
+    item.tail = interner_.text(tail.empty() ? to_string(io) : tail);
+    item.name = interner_.text(join_path(path, interner_.text(item.tail)));
     item.is_tensor = kind == EventKind::Value;
     item.fingerprint.low = fingerprint;
     timeline_.lanes[0].items.push_back(item);
@@ -88,13 +104,14 @@ class TwoLayers {
 
   Interner& interner_;
   Timeline timeline_;
+  std::map<std::string, std::int64_t> calls_;
 };
 
 RunDiff diff(const TwoLayers& a, const TwoLayers& b, Interner& interner) {
   const auto far_apart = [](const Item&, const Item&) {
     return PairError{.count = 1, .max_abs = 1, .scale = 1, .rel_l2 = 1};
   };
-  return diff_timelines(a.timeline(), b.timeline(), interner, far_apart,
+  return diff_timelines(a.timeline(), b.timeline(), interner, {.pair = far_apart, .update = {}},
                         [](const Item&, const Item&) { return DiffMetrics{}; }, {});
 }
 
@@ -117,6 +134,122 @@ TEST(RunDiff, BlamesTheFirstPlaceWhoseInputsAgree) {
   ASSERT_TRUE(input.first_divergence);
   EXPECT_EQ(input.first_divergence->place.name, "fc2.input");
   EXPECT_EQ(input.first_divergence->place.module, "");
+}
+
+// A model that gives `state` to its layer, or nothing.
+TwoLayers with_state(Interner& interner, std::optional<std::uint64_t> state, std::uint64_t output) {
+  TwoLayers model(interner);
+  model.enter("");
+  model.value("", Io::Input, 1);
+  model.enter("rnn");
+  model.value("rnn", Io::Input, 2, "input.0");
+  if (state) model.value("rnn", Io::Input, *state, "input.1");
+  model.value("rnn", Io::Output, output);
+  model.exit("rnn");
+  model.value("", Io::Output, output + 1);
+  model.exit("");
+  return model;
+}
+
+TEST(RunDiff, AnInputInOneRunOnlyBlamesTheCallerWhereItMatters) {
+  Interner interner;
+  const TwoLayers a = with_state(interner, {}, 5);
+  EXPECT_FALSE(diff(a, with_state(interner, 3, 5), interner).first_divergence);
+  const RunDiff leak = diff(a, with_state(interner, 3, 7), interner);
+  ASSERT_TRUE(leak.first_divergence);
+  EXPECT_EQ(leak.first_divergence->place.module, "");
+  EXPECT_EQ(leak.first_divergence->place.name, "rnn.input.1");
+  EXPECT_EQ(leak.first_divergence->place.io, "input");
+}
+
+// Two branches read one tensor; the first may change it in place.
+TwoLayers two_branches(Interner& interner, std::optional<std::uint64_t> after, std::uint64_t right) {
+  TwoLayers model(interner);
+  model.enter("");
+  model.value("", Io::Input, 1);
+  model.enter("left");
+  model.value("left", Io::Input, 2, "input.0");
+  if (after) model.value("left", Io::Output, *after, "input.0.after");
+  model.value("left", Io::Output, 3);
+  model.exit("left");
+  model.call("right", right, right + 1);
+  model.exit("");
+  return model;
+}
+
+TEST(RunDiff, ATensorChangedInPlaceBlamesTheModuleThatDidIt) {
+  Interner interner;
+  const TwoLayers a = two_branches(interner, {}, 2);
+  EXPECT_FALSE(diff(a, two_branches(interner, 9, 2), interner).first_divergence);
+  const RunDiff changed = diff(a, two_branches(interner, 9, 9), interner);
+  ASSERT_TRUE(changed.first_divergence);
+  EXPECT_EQ(changed.first_divergence->place.module, "left");
+  EXPECT_EQ(changed.first_divergence->place.name, "right.input");
+  const RunDiff other = diff(two_branches(interner, 8, 8), two_branches(interner, 9, 9), interner);
+  ASSERT_TRUE(other.first_divergence);
+  EXPECT_EQ(other.first_divergence->place.name, "left.input.0.after");
+}
+
+TwoLayers calls_of(Interner& interner, std::initializer_list<std::uint64_t> inputs, std::uint64_t wrong = 0) {
+  TwoLayers model(interner);
+  for (const std::uint64_t input : inputs) {
+    model.enter("");
+    model.value("", Io::Input, input);
+    model.call("fc", input + 100, input + (input == wrong ? 999 : 200));
+    model.exit("");
+  }
+  return model;
+}
+
+TEST(RunDiff, ACallMoreInOneRunShiftsTheOthers) {
+  Interner interner;
+  const TwoLayers a = calls_of(interner, {1, 2, 3});
+  for (const auto& inputs : {std::initializer_list<std::uint64_t>{9, 1, 2, 3}, {1, 9, 2, 3}, {1, 9, 2, 9, 3}}) {
+    const RunDiff there = diff(a, calls_of(interner, inputs), interner),
+                  back = diff(calls_of(interner, inputs), a, interner);
+    EXPECT_FALSE(there.first_divergence);
+    EXPECT_FALSE(back.first_divergence);
+    EXPECT_FALSE(there.equal);  // what has no partner is said
+    EXPECT_EQ(there.notes.size(), 1U);
+    EXPECT_EQ(there.compared, 9U);
+  }
+  const RunDiff wrong = diff(a, calls_of(interner, {9, 1, 2, 3}, 2), interner);
+  ASSERT_TRUE(wrong.first_divergence);
+  EXPECT_EQ(wrong.first_divergence->place.module, "fc");
+  EXPECT_EQ(wrong.first_divergence->place.call, 1);
+  const RunDiff shuffled = diff(a, calls_of(interner, {2, 3, 1}), interner);
+  ASSERT_TRUE(shuffled.first_divergence);
+  EXPECT_EQ(shuffled.first_divergence->place.call, 0);
+  EXPECT_TRUE(diff(a, calls_of(interner, {1, 2}), interner).notes.empty());
+}
+
+TEST(Update, TellsAWrongOptimizerFromNoiseInGradients) {
+  constexpr std::int64_t kCount = 1000;
+  std::vector<float> before(kCount), gradient(kCount), noisy(kCount), right(kCount), flipped(kCount), wrong(kCount),
+      decayed(kCount);
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const double x = std::sin(static_cast<double>(i) * 1.7),
+                 g = std::cos(static_cast<double>(i) * 0.9) * (i % 7 == 0 ? 1e-9 : 1);
+    before[at] = static_cast<float>(x);
+    gradient[at] = static_cast<float>(g);
+    noisy[at] = static_cast<float>(g + 1e-7 * std::sin(static_cast<double>(i)));
+    // Adam's first step: the sign of the gradient, whatever its size.
+    right[at] = static_cast<float>(x - 1e-3 * (gradient[at] > 0 ? 1 : -1));
+    flipped[at] = static_cast<float>(x - 1e-3 * (noisy[at] > 0 ? 1 : -1));
+    wrong[at] = static_cast<float>(x - 1.02e-3 * (noisy[at] > 0 ? 1 : -1));
+    decayed[at] = static_cast<float>(x - 1e-3 * (noisy[at] > 0 ? 1 : -1) - 1e-5 * x);
+  }
+  const std::array<std::int64_t, 1> shape{kCount};
+  const auto update = [&](const std::vector<float>& after, const std::vector<float>& of) {
+    const auto tensor = [&](const std::vector<float>& values) {
+      return TensorView{.data = values.data(), .dtype = DType::F32, .shape = shape};
+    };
+    return UpdateTensors{tensor(before), tensor(after), tensor(of)};
+  };
+  EXPECT_FALSE(measure_update(update(right, gradient), update(flipped, noisy)).is_mistake());
+  EXPECT_TRUE(measure_update(update(right, gradient), update(wrong, noisy)).is_mistake());
+  EXPECT_TRUE(measure_update(update(right, gradient), update(decayed, noisy)).is_mistake());
 }
 
 }  // namespace

@@ -58,6 +58,22 @@ class FileComparer {
     return place->second;
   }
 
+  std::optional<compare::UpdateError> measure_update(const compare::UpdateItems& x,
+                                                     const compare::UpdateItems& y) const {
+    for (const compare::UpdateItems* items : {&x, &y})
+      for (const Item* item : {items->before, items->after, items->gradient}) {
+        const bool is_like_the_first = item->dtype == x.after->dtype && item->shape == x.after->shape;
+        if (!item->has_bytes || !is_like_the_first || kind_of(item->dtype) != DTypeKind::Float) return std::nullopt;
+      }
+    std::vector<TensorData> held;
+    const auto tensors = [&](const Reader& reader, const compare::UpdateItems& items) {
+      const auto view = [&](const Item* item) { return held.emplace_back(reader.tensor(item->event)).view; };
+      return compare::UpdateTensors{view(items.before), view(items.after), view(items.gradient)};
+    };
+    const compare::UpdateTensors of_a = tensors(a_, x), of_b = tensors(b_, y);
+    return compare::measure_update(of_a, of_b);
+  }
+
   DiffMetrics describe(const Item& x, const Item& y) const {
     if (x.is_tensor && y.is_tensor && x.has_bytes && y.has_bytes) {
       const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
@@ -142,7 +158,9 @@ RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& op
   compare::translate(timeline_b, interner_b, interner);
   FileComparer comparer(reader_a, reader_b);
   RunDiff diff = compare::diff_timelines(
-      timeline_a, timeline_b, interner, [&](const Item& x, const Item& y) { return comparer.measure(x, y); },
+      timeline_a, timeline_b, interner,
+      {.pair = [&](const Item& x, const Item& y) { return comparer.measure(x, y); },
+       .update = [&](const auto& x, const auto& y) { return comparer.measure_update(x, y); }},
       [&](const Item& x, const Item& y) { return comparer.describe(x, y); }, options);
   diff.a = reader_a.path().string();
   diff.b = reader_b.path().string();

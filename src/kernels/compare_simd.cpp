@@ -238,6 +238,41 @@ BlockDiff measure_equal(const double* a, std::int64_t count) {
   return block;
 }
 
+PairSums sum_pairs(const double* a, const double* b, std::int64_t count) {
+  const hn::ScalableTag<double> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto zero = hn::Zero(d);
+  auto dd = zero, aa = zero, da = zero, max_d = zero, max_a = zero, non_finite = zero;
+  std::size_t differing = 0;
+  const auto add = [&](hn::Vec<decltype(d)> x, hn::Vec<decltype(d)> y) HWY_ATTR {
+    const auto difference = hn::Sub(y, x);
+    dd = hn::MulAdd(difference, difference, dd);
+    aa = hn::MulAdd(x, x, aa);
+    da = hn::MulAdd(difference, x, da);
+    max_d = hn::Max(max_d, hn::Abs(difference));
+    max_a = hn::Max(max_a, hn::Abs(x));
+    non_finite = hn::MulAdd(difference, zero, non_finite);  // NaN and infinities become NaN
+    differing += hn::CountTrue(d, hn::Ne(x, y));
+  };
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) add(hn::LoadU(d, a + i), hn::LoadU(d, b + i));
+  if (i < count) {
+    double tail[2][HWY_MAX_BYTES / sizeof(double)] = {};
+    std::copy(a + i, a + count, tail[0]);
+    std::copy(b + i, b + count, tail[1]);
+    add(hn::LoadU(d, tail[0]), hn::LoadU(d, tail[1]));
+  }
+  PairSums sums;
+  sums.dd = hn::GetLane(hn::SumOfLanes(d, dd));
+  sums.aa = hn::GetLane(hn::SumOfLanes(d, aa));
+  sums.da = hn::GetLane(hn::SumOfLanes(d, da));
+  sums.max_d = hn::GetLane(hn::MaxOfLanes(d, max_d));
+  sums.max_a = hn::GetLane(hn::MaxOfLanes(d, max_a));
+  sums.differing = static_cast<std::int64_t>(differing);
+  sums.all_finite = hn::GetLane(hn::SumOfLanes(d, non_finite)) == 0;
+  return sums;
+}
+
 // The bits of a float are ordered as a sign and a magnitude: as a signed integer the difference of two is their
 // distance.
 template <class Bits>
@@ -373,6 +408,7 @@ const CompareTable* get_compare_table() {
     table.absolute_error = &absolute_error;
     table.measure = &measure;
     table.measure_equal = &measure_equal;
+    table.sum_pairs = &sum_pairs;
     table.mark_outside = &mark_outside;
     table.count_errors = &count_errors;
     table.count_bin = &count_bin;

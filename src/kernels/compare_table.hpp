@@ -29,6 +29,14 @@ struct BlockDiff {
   std::int64_t outside = 0;         // finite pairs outside the tolerance
 };
 
+// How far the pairs of one block are apart, seen from a. Says nothing where `all_finite` is false.
+struct PairSums {
+  double dd = 0, aa = 0, da = 0;  // of d = b - a
+  double max_d = 0, max_a = 0;    // magnitudes
+  std::int64_t differing = 0;
+  bool all_finite = true;
+};
+
 // The kernels of compare_simd.cpp for one vector unit. Blocks hold at most kCompareBlock elements.
 inline constexpr std::int64_t kCompareBlock = 512;
 
@@ -41,6 +49,7 @@ struct CompareTable {
   void (*absolute_error)(const double* a, const double* b, std::int64_t count, double* error);
   BlockDiff (*measure)(const double* a, const double* b, const double* error, std::int64_t count, Tolerance tolerance);
   BlockDiff (*measure_equal)(const double* a, std::int64_t count);
+  PairSums (*sum_pairs)(const double* a, const double* b, std::int64_t count);
   // outside[i] = 1 where the pair is not within the tolerance; a pair that is not finite counts as outside.
   void (*mark_outside)(const double* b, const double* error, std::int64_t count, Tolerance tolerance,
                        std::uint8_t* outside);

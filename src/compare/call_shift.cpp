@@ -1,0 +1,204 @@
+// Overview. A lane is a row of outermost calls, each known by its module, the fingerprints of its inputs, and whether a
+// backward went through it. Rows of different lengths are aligned; where that pairs more calls of equal inputs than
+// their numbers do, the second lane is numbered anew. Numbers of calls inside an outermost call are counted from its
+// beginning, those of backwards from the outermost call before them. What has no partner gets numbers that nothing has.
+#include "compare/call_shift.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "compare/sequence.hpp"
+
+namespace tenscope::compare {
+namespace {
+
+constexpr std::int64_t kNoPartner = std::int64_t{1} << 40;
+constexpr std::size_t kOutside = ~std::size_t{0};
+
+struct OuterCall {
+  int node = -1;  // of the first run's tree; -1: a module that it does not have
+  TextId root = 0;
+  std::int64_t call = 0, step = 0;
+  std::uint64_t inputs = 0;
+  bool has_backward = false;
+  std::unordered_map<int, std::int64_t> first_call;  // of each module called in it, by node
+  std::int64_t first_backward = -1;
+
+  std::uint64_t sort() const { return (static_cast<std::uint64_t>(node) + 2) * 2 + (has_backward ? 1 : 0); }
+  std::uint64_t token() const { return (inputs ^ sort()) * 0x9E3779B97F4A7C15ULL | 1; }
+};
+
+class Row {
+ public:
+  Row(const Lane& lane, const ModuleTree& tree, const std::vector<int>* to_a) : lane_(lane), tree_(tree), to_a_(to_a) {
+    std::unordered_map<std::uint64_t, std::vector<std::size_t>> stacks;  // outermost calls under way, by thread
+    std::unordered_map<std::uint64_t, std::size_t> made_in;              // by module and call
+    outer_.assign(lane.items.size(), kOutside);
+    for (std::size_t i = 0; i < lane.items.size(); ++i) {
+      const Item& item = lane.items[i];
+      const int node = node_of(item);
+      std::vector<std::size_t>& stack = stacks[item.thread];
+      if (item.kind == EventKind::Enter) {
+        if (stack.empty()) calls.push_back({.node = node, .root = item.root, .call = item.call, .step = item.step});
+        stack.push_back(stack.empty() ? calls.size() - 1 : stack.back());
+        calls[stack.back()].first_call.try_emplace(node, item.call);
+        made_in[key(item)] = stack.back();
+      }
+      if (!stack.empty()) {
+        outer_[i] = stack.back();
+        OuterCall& call = calls[stack.back()];
+        if (item.io == Io::Input && node == call.node && item.call == call.call && item.is_tensor)
+          call.inputs = call.inputs * 31 + item.fingerprint.low;
+      } else if (item.io == Io::GradOutput || item.io == Io::GradInput) {
+        if (const auto made = made_in.find(key(item)); made != made_in.end()) {
+          outer_[i] = made->second;
+          calls[made->second].has_backward = true;
+        }
+      } else if (is_of_backward(item) && !calls.empty() && calls.back().first_backward < 0) {
+        calls.back().first_backward = item.call;
+      }
+      if (item.kind == EventKind::Exit && !stack.empty()) stack.pop_back();
+      calls_before_.push_back(calls.size());
+    }
+  }
+
+  static bool is_of_backward(const Item& item) {
+    return item.io == Io::Loss || (item.io == Io::Grad && item.phase == Phase::Backward);
+  }
+
+  int node_of(const Item& item) const {
+    const int node = item.root == 0 ? -1 : tree_.find(item.root, item.scope);
+    return node < 0 || to_a_ == nullptr ? node : (*to_a_)[static_cast<std::size_t>(node)];
+  }
+
+  std::size_t outer(std::size_t item) const { return outer_[item]; }
+  std::size_t calls_before(std::size_t item) const { return calls_before_[item]; }  // begun until it, itself included
+
+  std::vector<OuterCall> calls;
+
+ private:
+  static std::uint64_t key(const Item& item) {
+    return ModuleTree::key(item.root, item.scope) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(item.call);
+  }
+
+  const Lane& lane_;
+  const ModuleTree& tree_;
+  const std::vector<int>* to_a_;
+  std::vector<std::size_t> outer_, calls_before_;
+};
+
+class Renumberer {
+ public:
+  Renumberer(const Row& a, const Row& b, std::vector<std::size_t> partner)
+      : a_(a), b_(b), partner_(std::move(partner)) {}
+
+  void renumber(Item& item, std::size_t at) const {
+    if (const std::size_t outer = b_.outer(at); outer != kOutside) {
+      const OuterCall* other = partner(outer);
+      const int node = b_.node_of(item);
+      const auto first = other == nullptr ? decltype(other->first_call.end()){} : other->first_call.find(node);
+      if (other == nullptr || first == other->first_call.end()) {
+        item.call += kNoPartner;
+        return;
+      }
+      item.call += first->second - b_.calls[outer].first_call.at(node);
+      item.step += other->step - b_.calls[outer].step;
+    } else if (Row::is_of_backward(item) && b_.calls_before(at) > 0) {
+      const std::size_t before = b_.calls_before(at) - 1;
+      const OuterCall* other = partner(before);
+      if (other == nullptr || other->first_backward < 0)
+        item.call += kNoPartner;
+      else
+        item.call += other->first_backward - b_.calls[before].first_backward;
+    } else if (item.phase == Phase::Init && item.is_tensor && b_.calls_before(at) > 0 &&
+               b_.calls_before(at) < b_.calls.size()) {
+      const std::size_t next = b_.calls_before(at);
+      const OuterCall* other = partner(next);
+      item.step += other == nullptr ? kNoPartner : other->step - b_.calls[next].step;
+    }
+  }
+
+ private:
+  const OuterCall* partner(std::size_t call) const {
+    return partner_[call] == kOutside ? nullptr : &a_.calls[partner_[call]];
+  }
+
+  const Row& a_;
+  const Row& b_;
+  std::vector<std::size_t> partner_;
+};
+
+std::vector<std::uint64_t> tokens(const Row& row) {
+  std::vector<std::uint64_t> result;
+  for (const OuterCall& call : row.calls) result.push_back(call.token());
+  return result;
+}
+
+std::string list_left_over(const Row& row, const std::vector<bool>& is_paired, std::string_view which,
+                           const Interner& interner) {
+  std::map<TextId, std::vector<std::int64_t>> left;
+  for (std::size_t i = 0; i < row.calls.size(); ++i)
+    if (!is_paired[i]) left[row.calls[i].root].push_back(row.calls[i].call);
+  std::string text;
+  for (const auto& [root, calls] : left) {
+    constexpr std::size_t kMaxListed = 5;
+    const auto end = calls.begin() + static_cast<std::ptrdiff_t>(std::min(calls.size(), kMaxListed));
+    text += fmt::format("{}{} run: call{} {}{} of {}", text.empty() ? "" : "; ", which, calls.size() == 1 ? "" : "s",
+                        fmt::join(calls.begin(), end, ", "),
+                        calls.size() > kMaxListed ? fmt::format(" and {} more", calls.size() - kMaxListed) : "",
+                        interner.text(root));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<ShiftedLane> shift_calls(const Lane& a, const Lane& b, const ModuleTree& tree_a, const ModuleTree& tree_b,
+                                       const std::vector<int>& module_to_b, const Interner& interner) {
+  const auto outermost_calls = [](const Lane& lane) {
+    std::unordered_map<std::uint64_t, int> depth;
+    std::size_t count = 0;
+    for (const Item& item : lane.items) {
+      if (item.kind == EventKind::Enter && depth[item.thread]++ == 0) ++count;
+      if (item.kind == EventKind::Exit) --depth[item.thread];
+    }
+    return count;
+  };
+  if (outermost_calls(a) == outermost_calls(b)) return std::nullopt;
+  std::vector<int> to_a(tree_b.nodes.size(), -1);
+  for (std::size_t i = 0; i < module_to_b.size(); ++i)
+    if (module_to_b[i] >= 0) to_a[static_cast<std::size_t>(module_to_b[i])] = static_cast<int>(i);
+  const Row row_a(a, tree_a, nullptr), row_b(b, tree_b, &to_a);
+  const std::vector<std::uint64_t> tokens_a = tokens(row_a), tokens_b = tokens(row_b);
+  const auto pairs = align_sequences(tokens_a, tokens_b, [&](std::size_t i, std::size_t j) {
+    return tokens_a[i] == tokens_b[j] ? 8 : row_a.calls[i].sort() == row_b.calls[j].sort() ? 1 : 0;
+  });
+  std::size_t same_by_number = 0, same_by_inputs = 0;
+  for (std::size_t i = 0; i < std::min(tokens_a.size(), tokens_b.size()); ++i)
+    same_by_number += tokens_a[i] == tokens_b[i];
+  std::vector<std::size_t> partner(tokens_b.size(), kOutside);
+  std::vector<bool> is_paired_a(tokens_a.size()), is_paired_b(tokens_b.size());
+  for (const auto& [i, j] : pairs) {
+    same_by_inputs += tokens_a[i] == tokens_b[j];
+    partner[j] = i;
+    is_paired_a[i] = is_paired_b[j] = true;
+  }
+  if (same_by_inputs <= same_by_number) return std::nullopt;
+
+  ShiftedLane shifted{b, ""};
+  const Renumberer renumberer(row_a, row_b, std::move(partner));
+  for (std::size_t j = 0; j < shifted.lane.items.size(); ++j) renumberer.renumber(shifted.lane.items[j], j);
+  std::string left = list_left_over(row_a, is_paired_a, "first", interner);
+  const std::string left_b = list_left_over(row_b, is_paired_b, "second", interner);
+  if (!left.empty() && !left_b.empty()) left += "; ";
+  shifted.note = fmt::format(
+      "the runs call their models a different number of times; calls with the same inputs were "
+      "compared, these have no partner: {}{}",
+      left, left_b);
+  return shifted;
+}
+
+}  // namespace tenscope::compare

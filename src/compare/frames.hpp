@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compare/module_tree.hpp"
+#include "compare/noise.hpp"
+
+namespace tenscope::compare {
+
+inline constexpr int kProgram = 0;  // the frame around all module calls
+
+// A module call of the first run, and how far the tensors that its code has at hand agree.
+struct Frame {
+  int parent = kProgram;
+  int node = -1;  // of the first run's tree
+  std::int64_t call = 0;
+  Trust forward;
+  Trust backward;
+  bool has_backward = false;
+  std::int64_t input_on_one_side = -1;  // index into the observations
+  std::vector<Fingerprint> inputs;      // in the first run
+};
+
+// The module calls of a lane, in the order of execution.
+class Frames {
+ public:
+  explicit Frames(const ModuleTree& tree) : tree_(tree) { frames_.emplace_back(); }
+
+  Frame& operator[](int id) { return frames_[static_cast<std::size_t>(id)]; }
+  const Frame& operator[](int id) const { return frames_[static_cast<std::size_t>(id)]; }
+
+  int node_of(const Item& item) const { return item.root == 0 ? -1 : tree_.find(item.root, item.scope); }
+  int of(const Item& item);    // the call that an event belongs to; kProgram: none
+  int latest(int node) const;  // kProgram: it has not been called
+  bool was_called(int node) const { return latest_.contains(node); }
+  bool is_within(int id, int around) const;
+  std::string path(int id) const;
+
+  void enter(const Item& item);
+  void exit(const Item& item);
+
+  const std::vector<int>& call_order() const { return call_order_; }  // nodes
+
+ private:
+  int add(int node, std::int64_t call, int parent);
+
+  const ModuleTree& tree_;
+  std::vector<Frame> frames_;
+  std::unordered_map<std::uint64_t, int> index_;                // by node and call
+  std::unordered_map<int, int> latest_;                         // by node
+  std::unordered_map<std::uint64_t, std::vector<int>> stacks_;  // by thread
+  std::vector<int> call_order_;
+};
+
+}  // namespace tenscope::compare

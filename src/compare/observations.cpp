@@ -1,0 +1,99 @@
+#include "compare/observations.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tenscope::compare {
+namespace {
+
+bool is_gradient(const Item& item) {
+  return item.io == Io::Grad || item.io == Io::GradOutput || item.io == Io::GradInput;
+}
+
+std::uint64_t call_key(int node, std::int64_t call) {
+  return (static_cast<std::uint64_t>(node) << 32) ^ static_cast<std::uint64_t>(call);
+}
+
+class Lister {
+ public:
+  Lister(const Alignment& alignment, const LanePair& pair, const Interner& interner)
+      : alignment_(alignment), pair_(pair), interner_(interner), a_(pair.a->items), b_(pair.b->items) {
+    for (std::size_t i = 0; i < a_.size(); ++i) {
+      if (pair.to_b[i] == kAlone) continue;
+      last_paired_a_ = i;
+      last_paired_b_ = std::max(last_paired_b_, static_cast<std::size_t>(pair.to_b[i]));
+    }
+  }
+
+  std::vector<Observation> list() {
+    std::unordered_map<std::size_t, std::vector<std::int64_t>> only_b;  // after which item of a
+    std::size_t after = 0;
+    for (std::size_t j = 0; j < b_.size(); ++j) {
+      if (pair_.to_a[j] != kAlone)
+        after = static_cast<std::size_t>(pair_.to_a[j]);
+      else if (j < last_paired_b_ && is_telling(b_[j]))
+        only_b[after].push_back(static_cast<std::int64_t>(j));
+    }
+    std::vector<Observation> observations;
+    observations.reserve(a_.size());
+    for (std::size_t i = 0; i < a_.size(); ++i) {
+      const bool is_paired = pair_.to_b[i] != kAlone;
+      if (is_paired || a_[i].kind == EventKind::Enter || a_[i].kind == EventKind::Exit ||
+          (i < last_paired_a_ && is_module_on_both_sides(a_[i]) && is_telling(a_[i])))
+        observations.push_back({static_cast<std::int64_t>(i), pair_.to_b[i]});
+      if (only_b.empty()) continue;
+      if (const auto found = only_b.find(i); found != only_b.end())
+        for (const std::int64_t j : found->second) observations.push_back({kNothing, j});
+    }
+    return observations;
+  }
+
+ private:
+  int node_of(const Item& item) const { return item.root == 0 ? -1 : alignment_.tree_a.find(item.root, item.scope); }
+
+  bool is_module_on_both_sides(const Item& item) const {
+    const int node = node_of(item);
+    return node >= 0 && alignment_.module_to_b[static_cast<std::size_t>(node)] >= 0;
+  }
+
+  // An event on one side only, of a module of both.
+  bool is_telling(const Item& item) const {
+    if (!item.is_tensor) return false;
+    const int node = node_of(item);
+    if (node < 0) return false;
+    if (is_gradient(item)) return true;
+    if (item.io != Io::Input && !is_changed_input(item, interner_)) return false;
+    return paired_calls().contains(call_key(node, item.call));
+  }
+
+  const std::unordered_set<std::uint64_t>& paired_calls() const {
+    if (paired_calls_.empty())
+      for (std::size_t i = 0; i < a_.size(); ++i)
+        if (a_[i].kind == EventKind::Enter && pair_.to_b[i] != kAlone)
+          paired_calls_.insert(call_key(node_of(a_[i]), a_[i].call));
+    return paired_calls_;
+  }
+
+  const Alignment& alignment_;
+  const LanePair& pair_;
+  const Interner& interner_;
+  const std::vector<Item>& a_;
+  const std::vector<Item>& b_;
+  std::size_t last_paired_a_ = 0, last_paired_b_ = 0;
+  mutable std::unordered_set<std::uint64_t> paired_calls_;  // filled when it is first asked for
+};
+
+}  // namespace
+
+std::vector<Observation> list_observations(const Alignment& alignment, const LanePair& pair, const Interner& interner) {
+  return Lister(alignment, pair, interner).list();
+}
+
+bool is_changed_input(const Item& item, const Interner& interner) {
+  if (item.io != Io::Output || !item.is_tensor) return false;
+  const std::string_view tail = interner.text(item.tail);
+  return tail.starts_with("input.") && tail.ends_with(".after");
+}
+
+}  // namespace tenscope::compare
