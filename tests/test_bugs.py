@@ -209,6 +209,21 @@ def evaluated(bug):
                 model(torch.ones(2, 4, dtype=torch.long))
 
 
+def layers(*between):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 8), *between, nn.Tanh(), nn.Linear(8, 20))
+
+
+def inserted(bug):
+    model = layers(nn.Identity()) if bug else layers()
+    train(model, sgd(model))
+
+
+def wrapped(bug):
+    model = nn.Sequential(layers(), nn.Identity()) if bug else layers()
+    train(model, sgd(model))
+
+
 def record(folder, program, bug):
     from tenscope import _autorun
 
@@ -258,3 +273,9 @@ def test_mistakes(tmp_path, program, where):
 def test_nothing_wrong(tmp_path, program):
     diff = compare(tmp_path, program)
     assert not diff and not diff.equal, str(diff)
+
+
+@pytest.mark.parametrize("program", [inserted, wrapped], ids=lambda program: program.__name__)
+def test_other_modules_around_the_same_numbers(tmp_path, program):
+    diff = compare(tmp_path, program)
+    assert not diff and diff.equal and diff.renamed, str(diff)

@@ -208,7 +208,7 @@ class Matcher {
     if (same_content(a, b)) value += 16;
     if (x.structure == y.structure) value += 6;
     if (x.cls == y.cls && x.cls != 0) value += 6;
-    if (same_name(a, b)) value += 4;
+    if (same_name(a, b) && (value > 0 || x.cls == 0 || y.cls == 0)) value += 4;
     if (value == 0 && x.cls == 0 && y.cls == 0 && !x.children.empty() && !y.children.empty()) value = 1;
     return value;
   }
@@ -218,6 +218,18 @@ class Matcher {
     for (const auto& [x, y] : pairs) match_children(x, y);
     for (const int y : free_of(b_.nodes[b].children, to_a_)) unwrap(a_.nodes[a].children, b_.nodes[y].children);
     for (const int x : free_of(a_.nodes[a].children, to_b_)) unwrap(a_.nodes[x].children, b_.nodes[b].children);
+    match_by_name_alone(free_of(a_.nodes[a].children, to_b_), free_of(b_.nodes[b].children, to_a_));
+  }
+
+  // What is left: a module whose class was changed.
+  void match_by_name_alone(const std::vector<int>& list_a, const std::vector<int>& list_b) {
+    for (const int x : list_a)
+      for (const int y : list_b)
+        if (to_a_[y] < 0 && same_name(x, y)) {
+          pair(x, y);
+          match_children(x, y);
+          break;
+        }
   }
 
   void unwrap(const std::vector<int>& list_a, const std::vector<int>& list_b) {
@@ -243,13 +255,6 @@ class Matcher {
       pairs.emplace_back(x, found->second);
     }
     align(free_of(list_a, to_b_), free_of(list_b, to_a_), pairs);
-    for (const int x : free_of(list_a, to_b_))
-      for (const int y : free_of(list_b, to_a_))
-        if (same_name(x, y)) {
-          pair(x, y);
-          pairs.emplace_back(x, y);
-          break;
-        }
     return pairs;
   }
 

@@ -32,7 +32,7 @@ class Lister {
     for (std::size_t j = 0; j < b_.size(); ++j) {
       if (pair_.to_a[j] != kAlone)
         after = static_cast<std::size_t>(pair_.to_a[j]);
-      else if (j < last_paired_b_ && is_telling(b_[j]))
+      else if (j < last_paired_b_ && is_known_by_its_name(b_[j]) && is_telling(b_[j]))
         only_b[after].push_back(static_cast<std::int64_t>(j));
     }
     std::vector<Observation> observations;
@@ -55,6 +55,13 @@ class Lister {
   bool is_module_on_both_sides(const Item& item) const {
     const int node = node_of(item);
     return node >= 0 && alignment_.module_to_b[static_cast<std::size_t>(node)] >= 0;
+  }
+
+  // A module of the second run whose partner has the same name; another one's name may be that of a third module.
+  bool is_known_by_its_name(const Item& item) const {
+    const int node = node_of(item);
+    return node >= 0 &&
+           alignment_.module_to_b[static_cast<std::size_t>(node)] == alignment_.tree_b.find(item.root, item.scope);
   }
 
   // An event on one side only, of a module of both.
