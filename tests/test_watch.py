@@ -1,5 +1,7 @@
 """@watch: what counts as a change, at which line, and which expressions there are."""
 
+import time
+
 import numpy as np
 import pytest
 from tenscope._watch import parse, watch
@@ -155,3 +157,24 @@ def test_parsed():
             ("item", slice(1, None, None)),
         ),
     )
+
+
+def test_times():
+    @watch("x", "t")
+    def f():
+        x = 1
+        time.sleep(0.01)
+        x = 2
+        t = time.time_ns()
+        x = 3
+        return x
+
+    started = time.time_ns()
+    f()
+    ended = time.time_ns()
+    times = {(c.name, c.new if c.name == "x" else None): c.time_ns for c in f.changes}
+    slack = 1_000_000  # the wall clock may be adjusted meanwhile
+    assert started - slack <= times["x", 1] and times["x", 3] <= ended + slack
+    assert times["x", 2] - times["x", 1] >= 9_000_000
+    assert abs(times["t", None] - values(f, "t")[0]) < 5_000_000
+    assert [c.time_ns for c in f.changes] == sorted(c.time_ns for c in f.changes) == [c.time_ns for c in f.changes]

@@ -94,7 +94,7 @@ struct Kept {
 };
 
 struct PackedChange {
-  std::int64_t time_ns;
+  std::int64_t stamp;  // see tick_clock.hpp
   Kept::Payload old_value, new_value;
   const CodeInfo* info;  // whose frame it was
   std::uint32_t name;    // of the log's names
@@ -117,8 +117,6 @@ class ChangeStore {
 
   std::size_t size() const { return size_; }
   const PackedChange& operator[](std::size_t index) const { return items_[index]; }
-
-  const PackedChange& last() const { return items_[size_ - 1]; }
 
   // Takes over the references in it.
   void append(const PackedChange& change) {

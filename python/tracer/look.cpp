@@ -1,4 +1,3 @@
-#include <ctime>
 #include <utility>
 
 #include "bindings/recording.hpp"
@@ -13,12 +12,6 @@ PyObject* slot_value(const Frame& frame, Slot slot) {
   return Check{.place = &frame.slots[slot.index], .cell = slot.cell}.value();
 }
 
-std::int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
-
 // Takes over the references in `old` and `now`.
 void append(CallLog& log, const Frame& frame, int next_line, Session::Entry& entry, PyObject* name, const Kept& old,
             const Kept& now) {
@@ -26,8 +19,8 @@ void append(CallLog& log, const Frame& frame, int next_line, Session::Entry& ent
     entry.name = static_cast<std::int64_t>(log.names.size());
     log.names.push_back(Ref::share(name));
   }
-  log.items.append({now_ns(), old.payload, now.payload, frame.info, static_cast<std::uint32_t>(entry.name), frame.line,
-                    next_line, old.kind, now.kind});
+  log.items.append({stamp_now(), old.payload, now.payload, frame.info, static_cast<std::uint32_t>(entry.name),
+                    frame.line, next_line, old.kind, now.kind});
 }
 
 bool is_full(const CallLog& log, const WatchOptions& options) {
@@ -66,8 +59,8 @@ void observe(const Frame& frame, Session& session, Session::Entry& entry, PyObje
   append(log, frame, next_line, entry, name, Kept::of(old.get()), Kept::of(now.get()));
   const bool recorded = options.record && current_run();
   if (recorded || watcher.on_change) {
-    const ChangeItem item{Ref::share(name), std::move(old),           std::move(now), frame.line,
-                          next_line,        log.items.last().time_ns, frame.info};
+    const ChangeItem item{Ref::share(name), std::move(old), std::move(now), frame.line,
+                          next_line,        wall_time_ns(), frame.info};
     if (recorded) record_change(watcher, log, item, value);
     if (watcher.on_change) {
       const Ref change = make_change(session.log, item);
@@ -123,10 +116,12 @@ Ref variable(const Frame& frame, PyObject* name, bool globals) {
 
 }  // namespace
 
-ChangeItem CallLog::unpack(std::size_t index) const {
+ChangeItem CallLog::unpack(std::size_t index) {
   const PackedChange& packed = items[index];
+  if (!anchor) anchor = StampAnchor::make();
+  const std::int64_t time_ns = anchor->time_of(packed.stamp);
   return {names[packed.name], packed.old_kept().unpack(), packed.new_kept().unpack(),
-          packed.line,        packed.next_line,           packed.time_ns,
+          packed.line,        packed.next_line,           time_ns,
           packed.info};
 }
 

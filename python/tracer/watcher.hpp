@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -34,6 +35,7 @@
 #include "tracer/known.hpp"
 #include "tracer/object.hpp"
 #include "tracer/snapshot.hpp"
+#include "tracer/tick_clock.hpp"
 
 namespace tenscope::python {
 
@@ -69,8 +71,9 @@ struct CallLog {
   std::int64_t left_out = 0;
   std::vector<Ref> names;
   ChangeStore items;
+  std::optional<StampAnchor> anchor;  // made when a time is first asked for
 
-  ChangeItem unpack(std::size_t index) const;
+  ChangeItem unpack(std::size_t index);
 };
 
 struct Session;
