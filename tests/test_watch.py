@@ -167,7 +167,7 @@ def test_times():
         x = 2
         t = time.time_ns()
         x = 3
-        return x
+        return x, t
 
     started = time.time_ns()
     f()
