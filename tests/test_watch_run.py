@@ -84,6 +84,26 @@ def test_printed():
     assert "other shape, dtype" in text and "NAN 1" in text and "\033" not in text
 
 
+def test_printed_in_colour(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = io.StringIO()
+
+    @watch("x", "t", show=out)
+    def f():
+        x = 1.0
+        x = float("inf")
+        t = np.zeros((2, 2))
+        t = t[0]
+        t[0] = np.nan
+        return x
+
+    f()
+    text = out.getvalue()
+    assert "1.0 → \033[1;31minf\033[0m" in text and "\033[33m  other shape\033[0m" in text
+    assert "→ \033[1;31mfloat64[2] NAN 1" in text
+
+
 @pytest.mark.parametrize("core", ["ctrace", "pytrace", "sysmon"])
 def test_beside_coverage(tmp_path, core):
     pytest.importorskip("coverage")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 import os
 import sys
 import threading
@@ -71,7 +72,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def change_text(change: _core.Change, paint: Painter) -> str:
-    """`x: old → new`, with what is not only another number marked: another shape, dtype or device, NaN."""
+    """`x: old → new`, with what is not only another number marked: another shape, dtype or device, NaN, infinity."""
     new = describe(change.new)
     tensors = isinstance(change.old, _core.TensorValue) and isinstance(change.new, _core.TensorValue)
     notes = []
@@ -80,7 +81,7 @@ def change_text(change: _core.Change, paint: Painter) -> str:
             part for part in ("shape", "dtype", "device") if getattr(change.old, part) != getattr(change.new, part)
         ]
     bad = isinstance(change.new, _core.TensorValue) and (change.new.nan or change.new.inf)
-    bad = bad or (isinstance(change.new, float) and change.new != change.new)
+    bad = bad or (isinstance(change.new, float) and not math.isfinite(change.new))
     text = f"{paint('name', change.name)}: "
     if not change.first:
         text += f"{describe(change.old)} → "
