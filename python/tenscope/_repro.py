@@ -215,7 +215,11 @@ def _print_check(found: dict[str, list]) -> None:
         "modifications": lambda e: f"patched at run time: {e}",
     }
     total = sum(map(len, found.values()))
-    print("nothing differs from the run" if not total else f"{total} thing{'s' * (total > 1)} differ from the run:")
+    print(
+        "nothing differs from the run"
+        if not total
+        else f"{total} thing{'s differ' if total > 1 else ' differs'} from the run:"
+    )
     for kind, entries in found.items():
         for entry in entries:
             print("  " + say[kind](entry))
