@@ -284,6 +284,11 @@ def test_nothing_in_common_is_not_equal(tmp_path):
     assert {(one.side, one.name) for one in diff.unmatched} == {("a", "x"), ("b", "y")}
 
 
+def test_two_empty_runs_are_not_called_the_same(tmp_path):
+    diff = tenscope.diff(record_plain(tmp_path / "a", {}), record_plain(tmp_path / "b", {}))
+    assert str(diff).startswith("nothing to compare")
+
+
 def test_noise_and_mistakes(tmp_path):
     """A tensor from nothing: rounding noise is let through, a factor of nearly the same size is not."""
     rng = np.random.default_rng(0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import threading
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -160,14 +161,17 @@ class _Meeting:
             self._store.delete_key(f"{self._previous}/{key}")
 
 
-_numbers: dict[int, itertools.count] = {}  # by process group
+_numbers = weakref.WeakKeyDictionary()  # by process group, each of which has its number and counts its gatherings
+_groups = itertools.count()
 
 
 def _next_number() -> tuple[int, int]:
     """Names a gathering alike on all ranks: they come to the same ones in the same order, whoever asks for them."""
-    group = id(distributed.group.WORLD)
-    counter = _numbers.setdefault(group, itertools.count())
-    return list(_numbers).index(group), next(counter)
+    group = distributed.group.WORLD
+    if group not in _numbers:
+        _numbers[group] = (next(_groups), itertools.count())
+    number, counter = _numbers[group]
+    return number, next(counter)
 
 
 class gather:

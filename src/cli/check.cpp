@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,11 +22,11 @@ struct Options {
 
 std::pair<std::string, double> parse_threshold(const std::string& text) {
   const auto equals = text.find('=');
-  try {
-    std::size_t used = 0;
-    const double value = std::stod(text.substr(equals + 1), &used);
-    if (equals != std::string::npos && equals + 1 + used == text.size()) return {text.substr(0, equals), value};
-  } catch (const std::exception&) {
+  if (equals != std::string::npos) {
+    const char* const end = text.data() + text.size();
+    double value = 0;
+    const auto [stopped, error] = std::from_chars(text.data() + equals + 1, end, value);
+    if (error == std::errc() && stopped == end) return {text.substr(0, equals), value};
   }
   throw Error(ErrorCode::InvalidArgument,
               fmt::format("cannot use the threshold '{}': it must be of the form CODE=NUMBER", text));

@@ -186,6 +186,7 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
                        when(first.place));
   }
   if (!diff.within_tolerance) return "the runs have nothing in common";
+  if (diff.compared == 0 && diff.unmatched.empty()) return "nothing to compare: neither run has a tensor or a number";
   const bool is_other = !diff.renamed.empty() || !diff.unmatched.empty();
   std::string text = diff.equal                        ? "equal: every tensor agrees bit for bit"
                      : diff.compared == diff.bit_equal ? "equal numbers: every tensor on both sides agrees bit for bit"
