@@ -283,6 +283,7 @@ tensor_dumper.dump(torch.tensor(0.25), "loss")
 if rank == 0:
     tensor_dumper.update_metadata()
 dist.barrier()
+dist.destroy_process_group()
 """
 
 

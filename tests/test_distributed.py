@@ -52,7 +52,7 @@ def run_ranks(tmp_path, script, codes=(0, 0)):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     path = tmp_path / "script.py"
-    path.write_text(HEAD + textwrap.dedent(script))
+    path.write_text(HEAD + textwrap.dedent(script) + "\ndist.destroy_process_group()\n")
     started = [
         subprocess.Popen(
             [sys.executable, path, str(rank), str(port), str(tmp_path)],

@@ -284,6 +284,16 @@ def test_nothing_in_common_is_not_equal(tmp_path):
     assert {(one.side, one.name) for one in diff.unmatched} == {("a", "x"), ("b", "y")}
 
 
+def test_another_class_is_said(tmp_path):
+    a = Module("", [Module("fc", seed=1, cls="Linear"), Module("act", seed=2, cls="ReLU")], cls="Net")
+    b = copy.deepcopy(a)
+    b.children[1].cls = "GELU"
+    b.children[1].scale = 1.5
+    diff = play_both(tmp_path, a, b)
+    assert diff.first_divergence.module == "act"
+    assert "act is a ReLU in the first run and a GELU in the second" in diff.notes
+
+
 def test_two_empty_runs_are_not_called_the_same(tmp_path):
     diff = tenscope.diff(record_plain(tmp_path / "a", {}), record_plain(tmp_path / "b", {}))
     assert str(diff).startswith("nothing to compare")
@@ -384,6 +394,7 @@ def test_the_command_line(tmp_path):
     assert "b = 1.5 a" in text
     page = (tmp_path / "page.html").read_text()
     assert "fc.output" in page and "http" not in page
+    assert page.count("differs from step 0 on, forward") >= 2, "the strip and the list of modules"
     code, text = command("diff", a, b, "--json")
     document = json.loads(text)
     assert code == 1 and document == tenscope.diff(a, b).json

@@ -108,6 +108,24 @@ void note_missing_lanes(const Timeline& a, const Timeline& b, RunDiff& diff) {
     if (!ranks_a.contains(rank)) diff.notes.push_back(fmt::format("rank {} is only in the second run", rank));
 }
 
+// Modules that are of another class in the second run: often the mistake itself.
+void note_other_classes(const Alignment& alignment, const Interner& interner, RunDiff& diff) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> said;
+  for (std::size_t i = 0; i < alignment.tree_a.nodes.size(); ++i) {
+    if (alignment.module_to_b[i] < 0) continue;
+    const ModuleNode& a = alignment.tree_a.nodes[i];
+    const ModuleNode& b = alignment.tree_b.nodes[static_cast<std::size_t>(alignment.module_to_b[i])];
+    if (a.cls == b.cls || a.cls == 0 || b.cls == 0) continue;
+    said.push_back(fmt::format("{} is a {} in the first run and a {} in the second",
+                               a.path.empty() ? "the model" : a.path, interner.text(a.cls), interner.text(b.cls)));
+  }
+  const std::size_t more = said.size() - std::min(said.size(), kMost);
+  said.resize(said.size() - more);
+  if (more > 0) said.push_back(fmt::format("{} more modules are of another class in the second run", more));
+  diff.notes.insert(diff.notes.end(), said.begin(), said.end());
+}
+
 // Modules that were not seen, and the like.
 void note_unseen(const Timeline& timeline, const Interner& interner, std::string_view which, RunDiff& diff) {
   std::set<std::string> said;
@@ -159,6 +177,7 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   diff.unmatched = std::move(alignment.unmatched);
   diff.settings = compare_settings(a, b, interner);
   diff.notes = std::move(alignment.notes);
+  note_other_classes(alignment, interner, diff);
   note_missing_lanes(a, b, diff);
   note_unseen(a, interner, "first", diff);
   note_unseen(b, interner, "second", diff);

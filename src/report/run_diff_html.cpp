@@ -17,8 +17,21 @@ constexpr std::string_view kStyle =
     "code{font:13px ui-monospace,monospace;background:#f2f2f2;padding:.1rem .25rem;border-radius:3px}"
     ".bar{display:flex;height:1.2rem;border-radius:4px;overflow:hidden;margin:.5rem 0}"
     ".bar span{display:block;height:100%}.muted{color:#666}"
+    ".strip{display:flex;flex-wrap:wrap;gap:2px;margin:.5rem 0}.strip span{width:.8rem;height:1.2rem;border-radius:2px}"
+    ".dot{display:inline-block;width:.7rem;height:.7rem;border-radius:50%}summary{cursor:pointer}"
     "@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#1b1b1b}code{background:#2d2d2d}td,th{border-"
     "color:#3a3a3a}th,.muted{color:#aaa}}";
+
+constexpr std::string_view kEqual = "#1e7d32", kNoise = "#d9a400", kBeyond = "#b3261e";
+
+std::string_view color_of(const DiffModule& module) {
+  return !module.is_within_tolerance ? kBeyond : module.is_bit_equal ? kEqual : kNoise;
+}
+
+std::string state_of(const DiffModule& module) {
+  if (!module.is_within_tolerance) return fmt::format("differs from step {} on, {}", module.step, module.phase);
+  return module.is_bit_equal ? "equal in bits" : "rounding noise only";
+}
 
 std::string said(const std::string& path) { return path.empty() ? "the model" : path; }
 
@@ -40,6 +53,7 @@ class Page {
     if (diff_.first_bit_difference && diff_.within_tolerance)
       evidence("First difference in bits", *diff_.first_bit_difference);
     origins();
+    modules();
     names();
     list("Settings that differ", diff_.settings);
     list("Notes", diff_.notes);
@@ -55,8 +69,7 @@ class Page {
     const std::size_t beyond = diff_.compared - diff_.bit_equal - diff_.noise;
     const double all = diff_.compared == 0 ? 1 : static_cast<double>(diff_.compared);
     out_ += "<div class=bar>";
-    for (const auto& [count, color] :
-         {std::pair{diff_.bit_equal, "#1e7d32"}, {diff_.noise, "#d9a400"}, {beyond, "#b3261e"}})
+    for (const auto& [count, color] : {std::pair{diff_.bit_equal, kEqual}, {diff_.noise, kNoise}, {beyond, kBeyond}})
       out_ += fmt::format("<span style='width:{:.3f}%;background:{}'></span>", 100 * static_cast<double>(count) / all,
                           color);
     out_ += fmt::format("</div><p>{} tensors compared: {} equal in bits, {} within rounding noise, {} beyond it.</p>",
@@ -90,6 +103,21 @@ class Page {
                           escape_html(said(origin.place.module)), escape_html(origin.place.name), origin.place.step,
                           origin.place.phase, escape_html(metrics_in_words(origin.metrics)));
     out_ += "</table>";
+  }
+
+  // In the order of the calls, so that one sees where the red begins.
+  void modules() {
+    if (diff_.modules.empty()) return;
+    out_ += fmt::format("<h2>Modules, in the order in which they were seen: {}</h2><div class=strip>",
+                        diff_.modules.size());
+    for (const DiffModule& module : diff_.modules)
+      out_ += fmt::format("<span style='background:{}' title=\"{}: {}\"></span>", color_of(module),
+                          escape_html(said(module.module)), state_of(module));
+    out_ += fmt::format("</div><details{}><summary>list</summary><table>", diff_.modules.size() <= 40 ? " open" : "");
+    for (const DiffModule& module : diff_.modules)
+      out_ += fmt::format("<tr><td><span class=dot style='background:{}'></span> <code>{}</code><td>{}",
+                          color_of(module), escape_html(said(module.module)), state_of(module));
+    out_ += "</table></details>";
   }
 
   void names() {
