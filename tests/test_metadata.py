@@ -375,16 +375,16 @@ def test_a_run_is_reproduced_from_its_folder_alone(repository, tmp_path, monkeyp
 def test_modifications_of_a_package_that_was_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("TENSCOPE_METADATA", "1")
     (tmp_path / "train.py").write_text(
-        "import pandas, tenscope\npandas.concat = lambda frames: frames[0]\n"
-        'tenscope.init("asked", packages=["pandas"]).close()\ntenscope.init("not_asked").close()\n'
+        "import hypothesis, tenscope\nhypothesis.assume = lambda condition: True\n"
+        'tenscope.init("asked", packages=["hypothesis"]).close()\ntenscope.init("not_asked").close()\n'
     )
     subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True)
     found = {
         name: json.loads(next((tmp_path / name).glob("*/git_info.json")).read_text())["runtime_modifications"]
         for name in ("asked", "not_asked")
     }
-    (entry,) = found["asked"]["pandas"]["modifications"]
-    assert (entry["module"], entry["name"], entry["kind"]) == ("pandas", "concat", "replaced")
+    (entry,) = found["asked"]["hypothesis"]["modifications"]
+    assert (entry["module"], entry["name"], entry["kind"]) == ("hypothesis", "assume", "replaced")
     assert entry["defined_at"].endswith("train.py:2") and found["not_asked"] == {}
 
 
