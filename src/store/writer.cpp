@@ -1,10 +1,10 @@
 // Overview. A tensor's way: fingerprint → is it stored already? → if not, its bytes into a segment → a line in the
 // journal. Small tensors are hashed first (they are in the cache for what follows) and copied into a mapped segment in
 // the same pass that takes the statistics. Large ones are read once for fingerprint and statistics, and if they are new
-// written by one big write. What the last tensor of that name was decides the order: was it stored already, the
-// fingerprint alone is taken first, so an unchanged tensor costs its hash; was it new, this one is likely to be, and a
-// very large one is written while a second thread takes its summary (if it was known after all, its place is given
-// back). The line is appended after the bytes are in the page cache, so a line never promises more than is there.
+// written by one big write. What the last tensors of that name were decides the order: was the last stored already, the
+// fingerprint alone is taken first, so an unchanged tensor costs its hash; were two in a row new, this one is likely to
+// be, and a very large one is written while a second thread takes its summary (if it was known after all, its place is
+// given back). The line is appended after the bytes are in the page cache, so a line never promises more than is there.
 #include "store/writer.hpp"
 
 #include <fmt/format.h>
@@ -231,9 +231,10 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
     summary = {fingerprint, known->stats};
     blob = known->blob;
   };
-  if (is_small || last.load(std::memory_order_relaxed) == Last::Duplicate) look_up(kernels::fingerprint(tensor));
-  const bool is_worth_a_guess = last.load(std::memory_order_relaxed) == Last::New && values == Values::Full &&
-                                has_no_fixed_budget() && is_worth_two_threads(tensor, size);
+  const Last before = last.load(std::memory_order_relaxed);
+  if (is_small || before == Last::Duplicate) look_up(kernels::fingerprint(tensor));
+  const bool is_worth_a_guess =
+      before == Last::NewTwice && values == Values::Full && has_no_fixed_budget() && is_worth_two_threads(tensor, size);
   if (!summary && !is_small && !is_worth_a_guess) {
     summary = kernels::summarize(tensor);
     look_up(summary->fingerprint);
@@ -256,7 +257,10 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
       summary = kernels::summarize(tensor);
     }
   }
-  if (!is_small) last.store(is_duplicate ? Last::Duplicate : Last::New, std::memory_order_relaxed);
+  if (!is_small) {
+    const bool is_in_a_row = before == Last::New || before == Last::NewTwice;
+    last.store(is_duplicate ? Last::Duplicate : is_in_a_row ? Last::NewTwice : Last::New, std::memory_order_relaxed);
+  }
 
   TextBuffer& line = line_buffer();
   encode_event(line, info, thread_id(), tensor, *summary, blob);

@@ -88,8 +88,8 @@ class Writer {
   Backoff segments_backoff_;
   Backoff journal_backoff_;
 
-  // Of a large tensor, by the hash of its name: was the last one new, or stored already?
-  enum class Last : std::uint8_t { Unknown, New, Duplicate };
+  // Of a large tensor, by the hash of its name: was the last one new, the two last ones, or was it stored already?
+  enum class Last : std::uint8_t { Unknown, New, NewTwice, Duplicate };
   std::array<std::atomic<Last>, 4096> last_{};
   std::array<std::atomic<std::uint64_t>, kTroubleCount> pending_dropped_{};
   std::atomic<bool> has_pending_dropped_{false};
