@@ -89,6 +89,20 @@ class Square(nn.Module):
         return WrongSquare.apply(x, self.factor)
 
 
+class Centred(nn.Module):
+    updates = True
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("center", torch.zeros(20))
+
+    def forward(self, x):
+        y = x - self.center
+        if self.updates:
+            self.center = 0.9 * self.center + 0.1 * x.detach().mean((0, 1))
+        return y
+
+
 def batches(count=3):
     torch.manual_seed(1)
     return [(torch.randint(0, 20, (3, 6)), torch.randint(0, 20, (3, 6))) for _ in range(count)]
@@ -127,6 +141,16 @@ def state_leak(bug):
     model = Tagger()
     model.keeps = bug
     train(model, sgd(model))
+
+
+def stale_buffer(bug):
+    model = nn.Sequential(nn.Embedding(20, 20), Centred())
+    model[1].updates = not bug
+    train(model, sgd(model))
+
+
+def needless_buffer(bug):
+    stale_buffer(not bug)
 
 
 def cut_gradient(bug):
@@ -251,6 +275,8 @@ def compare(tmp_path, program):
         (epsilon, ("blocks.1.norm", "blocks.1.norm.output", 0, "forward")),
         (approximation, ("blocks.1.mlp.1", "blocks.1.mlp.1.output", 0, "forward")),
         (state_leak, ("", "rnn.input.1", 1, "forward")),
+        (stale_buffer, ("1", "1.center", 0, "forward")),
+        (needless_buffer, ("1", "1.center", 0, "forward")),
         (cut_gradient, ("", "embed.weight", 0, "backward")),
         (wrong_backward, ("2", "0.weight", 0, "backward")),
         (second_moment, ("embed", "embed.weight", 0, "optimizer")),

@@ -33,7 +33,7 @@ struct OuterCall {
 
 class Row {
  public:
-  Row(const Lane& lane, const ModuleTree& tree, const std::vector<int>* to_a) : lane_(lane), tree_(tree), to_a_(to_a) {
+  Row(const Lane& lane, const ModuleTree& tree, const std::vector<int>* to_a) : tree_(tree), to_a_(to_a) {
     std::unordered_map<std::uint64_t, std::vector<std::size_t>> stacks;  // outermost calls under way, by thread
     std::unordered_map<std::uint64_t, std::size_t> made_in;              // by module and call
     outer_.assign(lane.items.size(), kOutside);
@@ -84,7 +84,6 @@ class Row {
     return ModuleTree::key(item.root, item.scope) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(item.call);
   }
 
-  const Lane& lane_;
   const ModuleTree& tree_;
   const std::vector<int>* to_a_;
   std::vector<std::size_t> outer_, calls_before_;

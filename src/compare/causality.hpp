@@ -29,6 +29,7 @@ struct Origin {
   // What orders origins that arise together: gradients and parameters of one step, initial values.
   std::int64_t step = 0;
   Phase phase = Phase::None;
+  bool is_change_in_b = false;  // the event is in the second run alone; `a` is the value that holds in the first
 };
 
 // What was seen of a module of the first run.

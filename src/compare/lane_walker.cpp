@@ -269,16 +269,36 @@ void LaneWalker::visit_output(const Observation& o, const Item& item) {
   frames_[is_output ? frames_[id].parent : id].forward.add(judged.trust);
 }
 
-void LaneWalker::visit_buffer(const Observation& o, const Item& item) {
+// Buffers and parameters are recorded where they have changed: on a side that has no event, the last value still holds.
+Observation LaneWalker::with_last_value(Observation o, const Item& item) const {
+  const auto last = latest_value_.find(parameter_key(item));
+  if (last == latest_value_.end()) return o;
+  if (o.a == kNothing) o.a = last->second.a;
+  if (o.b == kNothing) o.b = last->second.b;
+  return o;
+}
+
+// An origin that is a change of one run alone is where that run made it.
+void LaneWalker::date(Origin& origin, const Observation& change) const {
+  origin.step = item_of(change).step;
+  origin.phase = item_of(change).phase;
+  origin.is_change_in_b = change.a == kNothing;
+}
+
+void LaneWalker::visit_buffer(const Observation& seen, const Item& item) {
+  const Observation o = with_last_value(seen, item);
+  if (!o.is_on_both_sides()) return;
   const int id = frames_.of(item);
   const Judged judged = judge(o, at_hand(id), Stage::Forward);
   if (judged.verdict == Verdict::Origin) {
     blame(o, frames_.path(id),
           fmt::format("the buffer {} differs after the call, while the inputs of {} agree", interner_.text(item.tail),
                       said(frames_.path(id))));
+    date(origins_.back(), seen);
     frames_[id].forward.is_tainted = true;
   }
   state_.set(frames_[id].node, item.tail, judged.trust);
+  latest_value_[parameter_key(item)] = o;
 }
 
 void LaneWalker::visit_initial(const Observation& o, const Item& item) {
@@ -293,7 +313,7 @@ void LaneWalker::visit_initial(const Observation& o, const Item& item) {
                       frames_.was_called(node) ? "before the call, changed by something else than the optimizer"
                                                : "before the first forward"));
   state_.set(node, item.tail, judged.trust);
-  if (item.io == Io::Param) latest_value_[parameter_key(item)] = o;
+  latest_value_[parameter_key(item)] = o;
 }
 
 void LaneWalker::visit_loss(const Observation& o, const Item& item) {

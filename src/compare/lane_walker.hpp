@@ -64,12 +64,14 @@ class LaneWalker {
   void note_bit_difference(const Observation& o);
   Origin make_origin(const Observation& o, std::string reason) const;
   void blame(const Observation& o, std::string path, std::string reason);
+  void date(Origin& origin, const Observation& change) const;
   void blame_code_of(int frame, const Observation& o, std::string reason);
 
   void visit(const Observation& o);
   void visit_input(const Observation& o, const Item& item);
   void visit_output(const Observation& o, const Item& item);
-  void visit_buffer(const Observation& o, const Item& item);
+  Observation with_last_value(Observation o, const Item& item) const;
+  void visit_buffer(const Observation& seen, const Item& item);
   void visit_initial(const Observation& o, const Item& item);
   void visit_loss(const Observation& o, const Item& item);
 
@@ -84,7 +86,7 @@ class LaneWalker {
   void finish_gradients();
   void show_gradient_for_inner_origins();
   void visit_clipped(const Observation& o, const Item& item);
-  void visit_updated(const Observation& o, const Item& item);
+  void visit_updated(const Observation& seen, const Item& item);
   bool is_wrong_update(const Observation& o, std::uint64_t key) const;
 
   const Alignment& alignment_;
@@ -106,7 +108,7 @@ class LaneWalker {
   std::map<std::tuple<TextId, std::int64_t, std::int64_t>, double> largest_gradient_;
   std::unordered_map<std::uint64_t, std::size_t> parameter_order_;
   std::unordered_map<std::uint64_t, Trust> gradient_of_;
-  std::unordered_map<std::uint64_t, Observation> latest_value_, latest_gradient_;  // of a parameter
+  std::unordered_map<std::uint64_t, Observation> latest_value_, latest_gradient_;  // of a parameter or buffer
   std::vector<PendingGradient> pending_gradients_;
   Trust gradients_, gradients_now_, clipped_;
   std::optional<Origin> rounded_update_;  // the first update that differs although all it depends on is equal in bits

@@ -184,7 +184,9 @@ void LaneWalker::visit_clipped(const Observation& o, const Item& item) {
   latest_gradient_[key] = both;
 }
 
-void LaneWalker::visit_updated(const Observation& o, const Item& item) {
+void LaneWalker::visit_updated(const Observation& seen, const Item& item) {
+  const Observation o = with_last_value(seen, item);
+  if (!o.is_on_both_sides()) return;
   const int node = frames_.node_of(item);
   Trust inputs = gradients_;
   inputs.add(clipped_);
@@ -196,6 +198,7 @@ void LaneWalker::visit_updated(const Observation& o, const Item& item) {
   if (judged.verdict == Verdict::Noise && inputs.noise == 0 && !rounded_update_) {
     rounded_update_ = make_origin(o, reason);
     rounded_update_->blamed = path;
+    date(*rounded_update_, seen);
   }
   if (judged.verdict == Verdict::Origin && rounded_update_ && rounded_update_->step < item.step) {
     Origin origin = *rounded_update_;
@@ -204,6 +207,7 @@ void LaneWalker::visit_updated(const Observation& o, const Item& item) {
     rounded_update_.reset();
   } else if (judged.verdict == Verdict::Origin) {
     blame(o, path, reason);
+    date(origins_.back(), seen);
   }
   state_.set(node, item.tail, judged.trust);
   latest_value_[parameter_key(item)] = o;

@@ -23,6 +23,7 @@ class Lister {
       if (pair.to_b[i] == kAlone) continue;
       last_paired_a_ = i;
       last_paired_b_ = std::max(last_paired_b_, static_cast<std::size_t>(pair.to_b[i]));
+      if (a_[i].io == Io::Param && a_[i].phase == Phase::Optimizer) updated_steps_.insert(a_[i].step);
     }
   }
 
@@ -70,7 +71,9 @@ class Lister {
     const int node = node_of(item);
     if (node < 0) return false;
     if (is_gradient(item)) return true;
-    if (item.io != Io::Input && !is_changed_input(item, interner_)) return false;
+    if (item.io == Io::Param) return item.phase == Phase::Optimizer && updated_steps_.contains(item.step);
+    const bool is_changed_buffer = item.io == Io::Buffer && item.phase != Phase::Init;
+    if (item.io != Io::Input && !is_changed_buffer && !is_changed_input(item, interner_)) return false;
     return paired_calls().contains(call_key(node, item.call));
   }
 
@@ -88,6 +91,7 @@ class Lister {
   const std::vector<Item>& a_;
   const std::vector<Item>& b_;
   std::size_t last_paired_a_ = 0, last_paired_b_ = 0;
+  std::unordered_set<std::int64_t> updated_steps_;          // after which both have updated parameters
   mutable std::unordered_set<std::uint64_t> paired_calls_;  // filled when it is first asked for
 };
 

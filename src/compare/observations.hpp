@@ -10,7 +10,8 @@ namespace tenscope::compare {
 inline constexpr std::int64_t kNothing = -1;
 
 // What the walk through a lane looks at, as indices into the items of both runs: an event on both sides, or one whose
-// absence on the other side (kNothing) says something: gradients, inputs, inputs that were changed in place.
+// absence on the other side (kNothing) says something: gradients, inputs, and what was changed in one run only:
+// inputs, buffers, parameters.
 struct Observation {
   std::int64_t a = kNothing, b = kNothing;
   bool is_on_both_sides() const { return a != kNothing && b != kNothing; }

@@ -24,7 +24,9 @@ class Grouper {
  private:
   using Key = std::tuple<std::int64_t, Phase, bool, std::int64_t, std::string>;
 
-  const Item& item_of(const Origin& origin) const { return walker_.item_of({origin.a, origin.b}); }
+  const Item& item_of(const Origin& origin) const {
+    return walker_.item_of({origin.is_change_in_b ? kNothing : origin.a, origin.b});
+  }
 
   static bool is_groupable(const Item& item) {
     return item.io == Io::Param || item.io == Io::Grad || (item.io == Io::Buffer && item.phase == Phase::Init);

@@ -32,7 +32,7 @@ struct FilePair {
   fs::path b;
 };
 
-std::vector<FilePair> pair_files(std::map<std::string, fs::path> a, std::map<std::string, fs::path> b) {
+std::vector<FilePair> pair_files(const std::map<std::string, fs::path>& a, std::map<std::string, fs::path> b) {
   std::vector<FilePair> pairs;
   std::map<std::string, fs::path> left_over;
   for (const auto& [name, path] : a) {

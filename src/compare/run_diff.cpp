@@ -40,7 +40,7 @@ class ResultMaker {
   DiffOrigin make(const Origin& origin) const {
     const LanePair& lane = alignment_.lanes[origin.lane];
     const Item& seen = item(lane, origin.a, origin.b);
-    const Item& shown = item(lane, origin.shown_a, origin.shown_b);
+    const Item& shown = item(lane, origin.is_change_in_b ? kNothing : origin.shown_a, origin.shown_b);
     DiffOrigin result;
     result.place = place(lane, shown);
     result.place.module = origin.blamed;

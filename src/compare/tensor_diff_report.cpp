@@ -19,7 +19,7 @@ std::string number(double x) { return std::isnan(x) ? "none" : fmt::format("{:.4
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 std::string type_text(const TensorDiff& diff) {
-  const std::string a = fmt::format("{} {}", to_string(diff.a_dtype), shape_text(diff.a_shape));
+  std::string a = fmt::format("{} {}", to_string(diff.a_dtype), shape_text(diff.a_shape));
   if (diff.a_dtype == diff.b_dtype && diff.a_shape == diff.b_shape) return a;
   return fmt::format("{} against {} {}", a, to_string(diff.b_dtype), shape_text(diff.b_shape));
 }

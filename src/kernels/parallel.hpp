@@ -31,7 +31,7 @@ void for_each_chunk(std::int64_t count, std::int64_t chunk, int threads, F&& f) 
   std::vector<std::jthread> helpers;
   try {
     for (int i = 1; i < threads; ++i) helpers.emplace_back(work, i);
-  } catch (const std::system_error&) {
+  } catch (const std::system_error&) {  // with those it has
   }
   work(0);
 }
