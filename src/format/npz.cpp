@@ -23,7 +23,7 @@ Value read_npz(const Source& source, const LoadOptions& options) {
 
 Tensor as_tensor(const Value& value, std::string_view format) {
   if (auto* tensor = value.get_if<Tensor>()) return *tensor;
-  if (auto* number = value.get_if<bool>()) return Tensor::copy_of({number, DType::Bool, {}, {}});
+  if (auto* truth = value.get_if<bool>(); truth != nullptr) return Tensor::copy_of({truth, DType::Bool, {}, {}});
   if (auto* number = value.get_if<std::int64_t>()) return Tensor::copy_of({number, DType::I64, {}, {}});
   if (auto* number = value.get_if<double>()) return Tensor::copy_of({number, DType::F64, {}, {}});
   if (auto* number = value.get_if<std::complex<double>>()) return Tensor::copy_of({number, DType::C128, {}, {}});

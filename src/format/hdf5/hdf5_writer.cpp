@@ -204,8 +204,9 @@ struct Hdf5Writer::Impl {
       if (is_new) {
         known.type = std::move(type);
         known.extent.assign(axes + 1, 0);
+        return *place;
       }
-      if (is_new || (known.extent.size() == axes + 1 && H5Tequal(known.type, type) > 0)) return *place;
+      if (known.extent.size() == axes + 1 && H5Tequal(known.type, type) > 0) return *place;
       candidate = attempt == 1 ? fmt::format("{}_{}d", key, axes) : fmt::format("{}_{}d_{}", key, axes, attempt);
     }
   }
@@ -280,7 +281,7 @@ void Hdf5Writer::append(std::string_view name, std::int64_t value, Hdf5Row row) 
 void Hdf5Writer::append(std::string_view name, std::string_view text, Hdf5Row row) {
   const std::string ended(text);
   const char* pointer = ended.c_str();
-  impl_->append(name, text_type(), sizeof pointer, {}, &pointer, row);
+  impl_->append(name, text_type(), sizeof pointer, {}, static_cast<const void*>(&pointer), row);
 }
 
 void Hdf5Writer::close() {
