@@ -6,7 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "compare/align.hpp"
 #include "compare/causality.hpp"
@@ -108,6 +111,15 @@ void note_missing_lanes(const Timeline& a, const Timeline& b, RunDiff& diff) {
     if (!ranks_a.contains(rank)) diff.notes.push_back(fmt::format("rank {} is only in the second run", rank));
 }
 
+std::vector<std::size_t> in_order_of_calls(const ModuleTree& tree) {
+  std::vector<std::size_t> nodes(tree.nodes.size());
+  std::iota(nodes.begin(), nodes.end(), 0);
+  std::ranges::stable_sort(nodes, {}, [&](std::size_t i) {
+    return std::pair(tree.nodes[i].order, tree.nodes[i].path.size());  // a module before those in it
+  });
+  return nodes;
+}
+
 // Modules that are of another class in the second run: often the mistake itself.
 void note_other_classes(const Alignment& alignment, const Interner& interner, RunDiff& diff) {
   constexpr std::size_t kMost = 10;
@@ -162,7 +174,7 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   }
   if (!diff.origins.empty()) diff.first_divergence = diff.origins.front();
   if (findings.first_bit_difference) diff.first_bit_difference = maker.make(*findings.first_bit_difference);
-  for (std::size_t i = 0; i < findings.modules.size(); ++i) {
+  for (const std::size_t i : in_order_of_calls(alignment.tree_a)) {
     const ModuleVerdict& verdict = findings.modules[i];
     const ModuleNode& node = alignment.tree_a.nodes[i];
     if (verdict.is_compared)

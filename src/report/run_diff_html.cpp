@@ -108,7 +108,7 @@ class Page {
   // In the order of the calls, so that one sees where the red begins.
   void modules() {
     if (diff_.modules.empty()) return;
-    out_ += fmt::format("<h2>Modules, in the order in which they were seen: {}</h2><div class=strip>",
+    out_ += fmt::format("<h2>Modules, in the order of their first call: {}</h2><div class=strip>",
                         diff_.modules.size());
     for (const DiffModule& module : diff_.modules)
       out_ += fmt::format("<span style='background:{}' title=\"{}: {}\"></span>", color_of(module),
