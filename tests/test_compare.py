@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tenscope
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -29,6 +29,15 @@ def exact_close(x, y, atol, rtol, equal_nan=False):
     if x in (float("inf"), float("-inf")) or y in (float("inf"), float("-inf")):
         return x == y
     return abs(Fraction(x) - Fraction(y)) <= Fraction(atol) + Fraction(rtol) * abs(Fraction(y))
+
+
+def is_a_matter_of_rounding(x, y, atol):
+    """Whether a difference in float64 falls on the tolerance although the exact one does not."""
+    x, y = x.item(), y.item()
+    if not np.isfinite(float(x)) or not np.isfinite(float(y)) or not isinstance(x + y, float):
+        return False
+    beyond = abs(Fraction(x) - Fraction(y)) - Fraction(atol)
+    return beyond != 0 and abs(beyond) <= Fraction(atol) * Fraction(2) ** -52
 
 
 def arrays(dtypes, shape):
@@ -50,6 +59,7 @@ def test_any_pair_of_dtypes_against_exact_arithmetic(data, shape, tolerance, equ
     if data.draw(st.booleans()):
         with np.errstate(all="ignore"):
             b = a.astype(b.dtype)
+    assume(not any(is_a_matter_of_rounding(x, y, tolerance) for x, y in zip(a.flat, b.flat, strict=True)))
     expected = all(
         exact_close(x, y, tolerance, 0, equal_nan) for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)
     )
