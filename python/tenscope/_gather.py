@@ -256,13 +256,15 @@ class gather:
         else:
             self.model.__dict__["forward"] = self._outer_forward
         self._watch.__exit__()
-        if self._gathers_rest and error_type is None and self.current_iteration % self._gather_every != 0:
-            self._gatherer.gather()
-        for name, series in list(self.results.items()):
-            for callback in self._at_end:
-                callback(name, series.values, series.iterations, series.ranks)
-        if self._owns_saver:
-            self._saver.close()
+        try:
+            if self._gathers_rest and error_type is None and self.current_iteration % self._gather_every != 0:
+                self._gatherer.gather()
+            for name, series in list(self.results.items()):
+                for callback in self._at_end:
+                    callback(name, series.values, series.iterations, series.ranks)
+        finally:
+            if self._owns_saver:
+                self._saver.close()
 
     def _call(self, forward, args, kwargs):
         if self._mode is not None and self.model.training != (self._mode == "train"):
