@@ -25,8 +25,7 @@ struct EventInfo {
   std::int64_t call = -1;  // -1: counted by the run, per name and step
   std::string_view site;   // "file.py:12"
   std::string_view scope;  // the module's path or the function it happened in
-  std::string_view
-      io;  // input, output, grad_output, grad_input, loss, grad, param, buffer, local; empty: a plain value
+  std::string_view io;     // input, output, grad_output, grad_input, loss, grad, param, buffer, local; or empty
   std::string_view phase;  // init, forward, backward, optimizer
   std::string_view root;   // label of the outermost module: class and order, "GPT#0"
   std::string_view cls;    // class of the module, or qualified name of the function
