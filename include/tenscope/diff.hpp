@@ -6,9 +6,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenscope {
+
+// The first run is the reference, a; the second, b, is what became of it.
 
 struct RunDiffOptions {
   // "blocks.*=layers.*": modules of the first run whose path matches the left side are those of the second run on the
@@ -16,9 +19,20 @@ struct RunDiffOptions {
   std::vector<std::string> map;
   // Largest harmless difference, as a part of the tensor's largest value; overrules the one of each dtype.
   std::optional<double> tolerance;
+  bool allow_prefix = false;                     // a run that ends earlier than the other is no difference
   std::size_t max_origins = 100;                 // origins beyond these are counted, not listed
   std::function<void(double done)> on_progress;  // 0 to 1, from the calling thread
 };
+
+// What a comparison says, of one pair of tensors and of two runs.
+enum class DiffVerdict : std::uint8_t {
+  Equal,    // the same numbers, bit for bit
+  Noise,    // no more than rounding noise
+  Differs,  // beyond it
+  Unknown,  // what was kept does not suffice to say
+  Nothing,  // there was nothing to compare
+};
+std::string_view to_string(DiffVerdict verdict) noexcept;  // "equal", "noise", "differs", "unknown", "nothing"
 
 // A tensor or number in a run.
 struct DiffPlace {
@@ -34,8 +48,18 @@ struct DiffPlace {
   int rank = 0;
 };
 
-// How a tensor b differs from a tensor a. Values that do not apply (other shapes, only statistics kept) are NaN or
-// empty.
+// What keeps two values from being compared element by element.
+enum class DiffObstacle : std::uint8_t {
+  None,
+  OnlyStatistics,   // bytes were kept on one side at most: the measures are lower bounds
+  Shapes,           // they differ
+  MissingInFirst,   // there is no such value in the first run
+  MissingInSecond,  // ... in the second run
+  Kinds,            // a tensor in one run, a number or text in the other
+  Texts,            // neither is a number
+};
+
+// How a value b differs from a value a. What does not apply (other shapes, only statistics kept) is NaN or empty.
 struct DiffMetrics {
   std::string dtype_a, dtype_b;
   std::vector<std::int64_t> shape_a, shape_b;
@@ -47,10 +71,48 @@ struct DiffMetrics {
   double correlation = 0;      // cosine between b - a and a: near 0 for rounding noise
   std::int64_t nan_a = 0, nan_b = 0, inf_a = 0, inf_b = 0;
   std::vector<std::int64_t> worst_index;
-  double worst_a = 0, worst_b = 0;
+  std::string worst_a, worst_b;                     // the values there, as text that reads back as the same number
   std::vector<std::array<std::int64_t, 2>> ranges;  // per axis: the half-open range of slices in which anything differs
   std::string relation;                             // "b = 4 a", "b is a, flipped along axis 1"; empty: none was found
-  std::string remark;                               // "shapes differ", "missing in the second run"
+  DiffObstacle obstacle = DiffObstacle::None;
+};
+
+// Why a place is blamed.
+enum class DiffCause : std::uint8_t {
+  ModelInput,            // an input of an outermost module
+  SubmoduleInput,        // an input of `module`, made by the blamed module's own code
+  ExtraInput,            // `module` is given `tensor` in one run only
+  Output,                // the output of `module`
+  ChangedInput,          // what `module` makes of its input in place
+  Value,                 // `tensor`, recorded by hand
+  Buffer,                // the buffer `tensor`, after the call of `module`
+  Initial,               // the parameter or buffer `tensor`, before the first forward
+  ChangedBetweenCalls,   // the parameter or buffer `tensor`, before a later call, and not by the optimizer
+  Loss,                  //
+  GradientReaching,      // the gradient that arrives at the output of `module`
+  GradientLeaving,       // the gradient that `module` passes on
+  GradientCutOff,        // the gradient that `module` passes on, in one run only
+  GradientOfParameter,   // of `tensor`, though what reaches its module agrees
+  GradientUnexplained,   // of `tensor`, where the way of the gradients was not recorded
+  GradientBetween,       // those of the modules before the blamed one differ, those after it agree
+  GradientBeforeUpdate,  // of `tensor`, between backward and the optimizer
+  Update,                // the parameter `tensor`, after the optimizer's step
+  UpdateFromRounding,    // the same: by no more than rounding at first, beyond that in step `step`
+  End,                   // one run goes on, the other does not
+};
+std::string_view to_string(DiffCause cause) noexcept;  // "model_input", "submodule_input", ...
+
+struct DiffReason {
+  DiffCause cause = DiffCause::Output;
+  std::string module;           // see DiffCause
+  std::string tensor;           // see DiffCause
+  std::string changed_input;    // an input of the blamed module that it changes in place in one run only
+  std::int64_t step = 0;        // see DiffCause
+  int ended = -1;               // End: the run that ends, 0 or 1
+  std::string exception;        // End: what it raised
+  bool after_unknown = false;   // something before it could not be judged: the difference may have begun there
+  double noise_before = 0;      // the largest relative difference among what it depends on; all of it rounding noise
+  std::string other_dtype;      // the first tensor before it that has equal values in another dtype
 };
 
 // A place that starts a difference: what it depends on agrees.
@@ -60,7 +122,7 @@ struct DiffOrigin {
   std::string seen_as;  // the name under which it was recorded
   DiffMetrics metrics;
   std::optional<DiffPlace> last_agreeing;
-  std::string reason;       // a sentence
+  DiffReason reason;
   std::size_t tensors = 1;  // tensors of the same kind, step and phase that begin to differ together with it
 };
 
@@ -82,28 +144,65 @@ struct DiffModule {
   std::string root, module;  // in the first run's names
   bool is_bit_equal = true;
   bool is_within_tolerance = true;
-  std::int64_t step = 0;  // where the first of them differs beyond tolerance
+  bool is_unknown = false;  // some of its tensors could not be judged
+  std::int64_t step = 0;    // where the first of them differs beyond tolerance
   std::string phase;
 };
 
+struct DiffSetting {  // a seed, a determinism setting, a version that both runs noted
+  std::string name, a, b;
+};
+
+// Something to know about the comparison.
+struct DiffNote {
+  enum class Kind : std::uint8_t {
+    OtherClass,       // the module `subject` is of class `a` in the first run, of class `b` in the second
+    OtherClasses,     // `count` more modules are
+    OtherDtype,       // the values of `subject` are equal, but of dtype `a` in the first run, `b` in the second; `count` such
+    MissingRank,      // rank `count` is only in run `side`
+    ExtraCalls,       // calls of `subject` in run `side` that have no partner: `a`; `count` of them
+    NotSeen,          // run `side` says of `subject` that it was not seen: `a`
+    Dropped,          // run `side` lost `count` events: `a`
+    NotClosed,        // the writer `subject` of run `side` did not close its journal
+    Failed,           // run `side` ended by the exception `a`
+    Damage,           // run `side` is damaged: `a`, in the file `subject`
+    NothingInCommon,  // no tensor of one could be paired with one of the other
+    NoOutputs,        // neither outputs nor values recorded by hand could be compared: parameters and inputs only
+    RoughAlignment,   // sequences too long to be aligned exactly were aligned in slices
+  };
+  Kind kind{};
+  int side = 0;
+  std::string subject;
+  std::string a, b;
+  std::size_t count = 0;
+};
+
 struct RunDiff {
-  std::string a, b;              // the runs' folders
-  bool equal = true;             // every tensor of the modules that both have is on both sides, equal bit for bit
-  bool within_tolerance = true;  // no place starts a difference beyond rounding noise
+  std::string a, b;  // the runs' folders
+  DiffVerdict verdict = DiffVerdict::Nothing;
   std::optional<DiffOrigin> first_divergence;
   std::optional<DiffOrigin> first_bit_difference;  // the first tensor that differs at all
+  std::optional<DiffPlace> first_unknown;          // the first tensor that could not be judged
   std::vector<DiffOrigin> origins;                 // the first divergence first
   std::size_t origin_count = 0;
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffRenamed> renamed;
-  std::vector<DiffModule> modules;    // those of which anything could be compared
-  std::vector<std::string> settings;  // seeds and determinism settings that differ, a sentence each
-  std::vector<std::string> notes;     // what was not seen or could not be compared
+  std::vector<DiffModule> modules;  // those of which anything could be compared
+  std::vector<DiffSetting> settings;
+  std::vector<DiffNote> notes;
 
-  std::size_t compared = 0;  // tensors and numbers on both sides
+  std::size_t total_a = 0, total_b = 0;  // tensors and numbers in each run
+  std::size_t compared = 0;              // pairs of them; the sum of the following and of the origins' tensors
   std::size_t bit_equal = 0;
-  std::size_t noise = 0;         // differ by rounding noise only
-  std::size_t consequences = 0;  // differ beyond tolerance because of an origin
+  std::size_t same_values = 0;  // equal, but for the dtype or the sign of zeros
+  std::size_t noise = 0;        // differ by rounding noise only
+  std::size_t unknown = 0;      // differ by nobody knows how much
+  std::size_t consequences = 0; // differ beyond tolerance because of an origin
+
+  // Every tensor of the modules that both have is on both sides, equal bit for bit.
+  bool equal() const noexcept { return verdict == DiffVerdict::Equal; }
+  // All that was compared agrees but for rounding noise, and enough was compared to say so.
+  bool within_tolerance() const noexcept { return verdict == DiffVerdict::Equal || verdict == DiffVerdict::Noise; }
 };
 
 // Compares two recordings and names the first place where they part. See docs/diff.md for how it judges.

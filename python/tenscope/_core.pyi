@@ -381,7 +381,7 @@ def digest(value: object | None) -> tuple:
 
 def snapshot(value: object | None, max_tensor_bytes: int = 1024) -> object: ...
 def diff_runs(
-    a: str, b: str, map: list[str], tolerance: float | None, top: int, strict: bool
+    a: str, b: str, map: list[str], tolerance: float | None, top: int, strict: bool, prefix: bool
 ) -> tuple[str, str, str]: ...  # the report, the JSON document, the page
 
 def load_file(path: str, map: bool, verify_checksums: bool, max_inflated_bytes: int) -> Any: ...

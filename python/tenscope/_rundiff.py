@@ -13,10 +13,12 @@ from tenscope import _core
 
 
 class Diff:
-    """The difference of two runs. Prints as a report; true where they differ.
+    """The difference of two runs, of which the first is the reference. Prints as a report; true where they differ, or
+    where not enough was compared to say that they agree.
 
+    verdict            "equal", "noise", "differs", "unknown" (what was kept does not suffice), "nothing" (to compare)
     equal              every tensor of the modules that both have is on both sides and equal bit for bit
-    within_tolerance   no place starts a difference beyond rounding noise
+    within_tolerance   all that was compared agrees but for rounding noise, and enough was compared to say so
     first_divergence   None, or where: .module .name .io .step .call .rank .phase .metrics .last_agreeing ...
     origins            all places that start a difference; unmatched, renamed, settings, notes, counts
     json               the whole as plain data, as `tenscope diff --json` gives it (docs/diff.md)
@@ -27,6 +29,7 @@ class Diff:
         self._page = page
         self.json: dict[str, Any] = json.loads(document)
         readable = json.loads(document, object_hook=lambda members: SimpleNamespace(**members))
+        self.verdict: str = readable.verdict
         self.equal: bool = readable.equal
         self.within_tolerance: bool = readable.within_tolerance
         self.first_divergence = readable.first_divergence
@@ -61,16 +64,19 @@ def diff(
     map: str | Iterable[str] = (),
     tolerance: float | None = None,
     strict: bool = False,
+    prefix: bool = False,
     top: int = 10,
 ) -> Diff:
-    """Compares two runs (folders, or what `tenscope.open` gives) and names the first place where they part.
+    """Compares two runs (folders, or what `tenscope.open` gives) and names the first place where they part. `a` is the
+    reference, `b` what became of it.
 
     map        "blocks.*=layers.*": modules of `a` that have other names in `b`; overrules what is inferred
     tolerance  largest harmless difference as a part of a tensor's largest value; by default that of its dtype
     strict     renamed modules, and what is on one side only, are differences too
+    prefix     a run that ends earlier than the other is no difference
     """
     rules = [map] if isinstance(map, str) else list(map)
-    return Diff(*_core.diff_runs(_folder(a), _folder(b), rules, tolerance, top, strict), strict)
+    return Diff(*_core.diff_runs(_folder(a), _folder(b), rules, tolerance, top, strict, prefix), strict)
 
 
 def _folder(run: Any) -> str:

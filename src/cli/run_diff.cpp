@@ -42,11 +42,12 @@ void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
                  "Runs: largest harmless difference, as a part of a tensor's largest value (default: by dtype)");
   app.add_option("--html", options.html, "Runs: write the report as one page to this file");
   app.add_flag("--strict", options.strict, "Runs: renamed modules, and what is on one side only, are differences too");
+  app.add_flag("--prefix", options.prefix, "Runs: one that ends earlier than the other is no difference");
   app.add_flag("--ranks", options.ranks, "One run: what should be equal across its ranks and is not");
 }
 
 int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFlags& options, const Output& output) {
-  RunDiffOptions settings{.map = options.map, .tolerance = options.tolerance};
+  RunDiffOptions settings{.map = options.map, .tolerance = options.tolerance, .allow_prefix = options.prefix};
   if (!options.map_file.empty())
     for (std::string& rule : read_map_file(options.map_file)) settings.map.push_back(std::move(rule));
   if (output.progress) settings.on_progress = show_progress;
@@ -62,8 +63,8 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
   else
     fmt::print("{}",
                report::run_diff_text(diff, {.color = output.color, .top = options.top, .strict = options.strict}));
-  const bool is_same = diff.within_tolerance && !(options.strict && !(diff.renamed.empty() && diff.unmatched.empty()));
-  return is_same ? kFine : kDifferent;
+  if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
+  return report::is_difference(diff, options.strict) ? kDifferent : kFine;
 }
 
 int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Output& output) {

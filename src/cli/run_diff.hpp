@@ -18,6 +18,7 @@ struct RunDiffFlags {
   std::string html;
   std::size_t top = 10;
   bool strict = false;
+  bool prefix = false;
   bool ranks = false;
 };
 

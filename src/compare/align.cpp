@@ -8,19 +8,15 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 
-#include "compare/call_shift.hpp"
+#include "compare/call_key.hpp"
 #include "compare/sequence.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-bool is_pairable(const Item& item) {
-  return item.kind == EventKind::Value || item.kind == EventKind::Change || item.kind == EventKind::Enter ||
-         item.kind == EventKind::Exit;
-}
 
 struct Key {
   TextId root, scope, tail;
@@ -32,11 +28,11 @@ struct Key {
 
 struct KeyHash {
   std::size_t operator()(const Key& key) const noexcept {
-    std::uint64_t hash = key.root;
+    std::size_t hash = key.root;
     for (const std::uint64_t part : {static_cast<std::uint64_t>(key.scope), static_cast<std::uint64_t>(key.tail),
                                      static_cast<std::uint64_t>(key.step), static_cast<std::uint64_t>(key.call),
                                      static_cast<std::uint64_t>(key.sort), static_cast<std::uint64_t>(key.repetition)})
-      hash = (hash ^ part) * 0x9E3779B97F4A7C15ULL, hash ^= hash >> 29;
+      hash = mix_hash(hash, part);
     return hash;
   }
 };
@@ -58,6 +54,10 @@ class LaneAligner {
       : alignment_(alignment), interner_(interner), a_(a.items), b_(b.items) {
     pair_.a = &a;
     pair_.b = &b;
+    if (auto match = match_calls(a, b, alignment.tree_a, alignment.tree_b, alignment.module_to_a, interner)) {
+      pair_.numbers_b = std::move(match->numbers);
+      alignment.notes.insert(alignment.notes.end(), match->notes.begin(), match->notes.end());
+    }
     pair_.to_b.assign(a_.size(), kAlone);
     pair_.to_a.assign(b_.size(), kAlone);
   }
@@ -76,16 +76,23 @@ class LaneAligner {
     pair_.to_a[b] = static_cast<std::int64_t>(a);
   }
 
-  // The key of an event of the first run in the words of the second.
-  Key translated(const Item& item) {
+  // The key of an event of the second run, by the first run's count of steps and calls; nothing where that has no such.
+  std::optional<Key> key_in_b(std::size_t j) const {
+    const CallNumber number = pair_.number_of_b(j);
+    if (!number.has_partner) return std::nullopt;
+    Key key = key_of(b_[j]);
+    key.step = number.step;
+    key.call = number.call;
+    return key;
+  }
+
+  // The key of an event of the first run in the names of the second; nothing where that has no such module.
+  std::optional<Key> key_in_a(std::size_t i) {
+    const Item& item = a_[i];
     Key key = key_of(item);
     if (item.root == 0) return key;
-    const int node = alignment_.tree_a.find(item.root, item.scope);
-    const int partner = alignment_.module_to_b[static_cast<std::size_t>(node)];
-    if (partner < 0) {
-      key.root = ~0U;
-      return key;
-    }
+    const int partner = alignment_.module_to_b[static_cast<std::size_t>(alignment_.node_of_a(item))];
+    if (partner < 0) return std::nullopt;
     const auto [place, is_new] = scope_in_b_.try_emplace(partner);
     const ModuleNode& module = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)];
     if (is_new) place->second = interner_.text(module.path);
@@ -99,7 +106,9 @@ class LaneAligner {
     while (true) {
       while (i < a_.size() && !is_pairable(a_[i])) ++i;
       while (j < b_.size() && !is_pairable(b_[j])) ++j;
-      if (i == a_.size() || j == b_.size() || !(translated(a_[i]) == key_of(b_[j]))) return i;
+      if (i == a_.size() || j == b_.size()) return i;
+      const auto key = key_in_a(i);
+      if (!key || key != key_in_b(j)) return i;
       join(i++, j++);
     }
   }
@@ -111,31 +120,35 @@ class LaneAligner {
       key.repetition = count[key]++;
       return key;
     };
-    for (std::size_t j = 0; j < b_.size(); ++j)
-      if (is_pairable(b_[j]) && pair_.to_a[j] == kAlone) in_b.emplace(numbered(key_of(b_[j])), j);
+    for (std::size_t j = 0; j < b_.size(); ++j) {
+      if (!is_pairable(b_[j]) || pair_.to_a[j] != kAlone) continue;
+      if (const auto key = key_in_b(j)) in_b.emplace(numbered(*key), j);
+    }
     count.clear();
     for (std::size_t i = from; i < a_.size(); ++i) {
       if (!is_pairable(a_[i]) || pair_.to_b[i] != kAlone) continue;
-      const Key key = translated(a_[i]);
-      if (key.root == ~0U) continue;
-      if (const auto found = in_b.find(numbered(key)); found != in_b.end()) join(i, found->second);
+      const auto key = key_in_a(i);
+      if (!key) continue;
+      if (const auto found = in_b.find(numbered(*key)); found != in_b.end()) join(i, found->second);
     }
   }
 
   void match_without_tail() {
     std::unordered_map<Key, std::vector<std::size_t>, KeyHash> in_b;
-    for (std::size_t j = 0; j < b_.size(); ++j)
-      if (b_[j].is_tensor && b_[j].root != 0 && pair_.to_a[j] == kAlone) {
-        Key key = key_of(b_[j]);
-        key.tail = 0;
-        in_b[key].push_back(j);
-      }
+    for (std::size_t j = 0; j < b_.size(); ++j) {
+      if (!b_[j].is_tensor() || b_[j].root == 0 || pair_.to_a[j] != kAlone) continue;
+      auto key = key_in_b(j);
+      if (!key) continue;
+      key->tail = 0;
+      in_b[*key].push_back(j);
+    }
     if (in_b.empty()) return;
     for (std::size_t i = 0; i < a_.size(); ++i) {
-      if (!a_[i].is_tensor || a_[i].root == 0 || pair_.to_b[i] != kAlone) continue;
-      Key key = translated(a_[i]);
-      key.tail = 0;
-      const auto found = in_b.find(key);
+      if (!a_[i].is_tensor() || a_[i].root == 0 || pair_.to_b[i] != kAlone) continue;
+      auto key = key_in_a(i);
+      if (!key) continue;
+      key->tail = 0;
+      const auto found = in_b.find(*key);
       if (found == in_b.end()) continue;
       for (const std::size_t j : found->second)
         if (pair_.to_a[j] == kAlone && a_[i].shape == b_[j].shape) {
@@ -155,7 +168,7 @@ class LaneAligner {
     std::vector<PlainName> names;
     std::unordered_map<TextId, std::size_t> index;
     for (std::size_t i = 0; i < items.size(); ++i) {
-      if (!items[i].is_tensor || partner[i] != kAlone) continue;
+      if (!items[i].is_tensor() || partner[i] != kAlone) continue;
       const auto [place, is_new] = index.try_emplace(items[i].name, names.size());
       if (is_new) names.push_back({items[i].name, items[i].shape, items[i].fingerprint.low, {}});
       names[place->second].items.push_back(i);
@@ -165,15 +178,17 @@ class LaneAligner {
 
   // For recordings without modules on at least one side: names in the order of their first tensors.
   void match_plain_names() {
-    const auto is_plain = [](const Item& item) { return item.is_tensor && item.root == 0; };
+    const auto is_plain = [](const Item& item) { return item.is_tensor() && item.root == 0; };
     if (std::none_of(a_.begin(), a_.end(), is_plain) && std::none_of(b_.begin(), b_.end(), is_plain)) return;
     const auto names_a = plain_names(a_, pair_.to_b), names_b = plain_names(b_, pair_.to_a);
     std::vector<std::uint64_t> tokens_a, tokens_b;
     for (const PlainName& name : names_a) tokens_a.push_back(name.fingerprint);
     for (const PlainName& name : names_b) tokens_b.push_back(name.fingerprint);
-    for (const auto& [x, y] : align_sequences(tokens_a, tokens_b, [&](std::size_t x, std::size_t y) {
-           return names_a[x].fingerprint == names_b[y].fingerprint ? 8 : names_a[x].shape == names_b[y].shape ? 3 : 0;
-         })) {
+    const SequenceAlignment aligned = align_sequences(tokens_a, tokens_b, [&](std::size_t x, std::size_t y) {
+      return names_a[x].fingerprint == names_b[y].fingerprint ? 8 : names_a[x].shape == names_b[y].shape ? 3 : 0;
+    });
+    if (aligned.is_rough) alignment_.notes.push_back({.kind = DiffNote::Kind::RoughAlignment});
+    for (const auto& [x, y] : aligned.pairs) {
       for (std::size_t k = 0; k < std::min(names_a[x].items.size(), names_b[y].items.size()); ++k)
         join(names_a[x].items[k], names_b[y].items[k]);
       if (names_a[x].name != names_b[y].name)
@@ -189,16 +204,6 @@ class LaneAligner {
   std::unordered_map<int, TextId> scope_in_b_;
   LanePair pair_;
 };
-
-LanePair align_lanes(Alignment& alignment, Interner& interner, const Lane& a, const Lane& b) {
-  auto shifted = shift_calls(a, b, alignment.tree_a, alignment.tree_b, alignment.module_to_b, interner);
-  if (!shifted) return LaneAligner(alignment, interner, a, b).align();
-  alignment.notes.push_back(std::move(shifted->note));
-  const auto lane = std::make_shared<const Lane>(std::move(shifted->lane));
-  LanePair pair = LaneAligner(alignment, interner, a, *lane).align();
-  pair.shifted = lane;
-  return pair;
-}
 
 void list_renamed(Alignment& alignment, const Interner& interner) {
   for (std::size_t i = 0; i < alignment.tree_a.nodes.size(); ++i) {
@@ -252,7 +257,6 @@ class UnmatchedList {
   }
 
  private:
-  static bool is_value(const Item& item) { return item.kind == EventKind::Value || item.kind == EventKind::Change; }
   std::string text(TextId id) const { return std::string(interner_.text(id)); }
 
   Alignment& alignment_;
@@ -280,17 +284,26 @@ void list_unmatched(Alignment& alignment, const Timeline& timeline, const Intern
 
 }  // namespace
 
+bool is_value(const Item& item) noexcept { return item.kind == EventKind::Value || item.kind == EventKind::Change; }
+
+bool is_pairable(const Item& item) noexcept {
+  return is_value(item) || item.kind == EventKind::Enter || item.kind == EventKind::Exit;
+}
+
 Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& interner,
                           const std::vector<std::string>& map) {
   Alignment alignment;
   alignment.tree_a = build_module_tree(a, interner);
   alignment.tree_b = build_module_tree(b, interner);
-  alignment.module_to_b = match_modules(alignment.tree_a, alignment.tree_b, map);
+  ModuleMatch match = match_modules(alignment.tree_a, alignment.tree_b, map);
+  alignment.module_to_b = std::move(match.to_b);
+  alignment.module_to_a = std::move(match.to_a);
+  if (match.is_rough) alignment.notes.push_back({.kind = DiffNote::Kind::RoughAlignment});
   list_renamed(alignment, interner);
   for (const Lane& lane : a.lanes)
     for (const Lane& other : b.lanes)
       if (lane.rank == other.rank && lane.ordinal == other.ordinal)
-        alignment.lanes.push_back(align_lanes(alignment, interner, lane, other));
+        alignment.lanes.push_back(LaneAligner(alignment, interner, lane, other).align());
   list_unmatched(alignment, a, interner, 0);
   list_unmatched(alignment, b, interner, 1);
   return alignment;

@@ -1,6 +1,6 @@
-// Overview. A difference starts where what a place computes from agrees and what it gives does not. The walker
-// (lane_walker.cpp) goes through a lane in the order of execution and keeps, for every module call (a frame), a Trust:
-// how far the tensors that its code has at hand agree.
+// Overview. A difference starts where what a place computes from agrees and what it gives does not. Each lane is walked
+// through in the order of execution. For every module call (a frame) the walk keeps a Trust: how far the tensors that
+// its code has at hand agree.
 //
 //   forward    A module's code has its inputs, its parameters and buffers, and the outputs of the submodules that have
 //              returned. A submodule's input that differs although all of these agree is the fault of the code around
@@ -9,39 +9,97 @@
 //   backward   The same, in the other direction: the gradient of a module's output arrives, the gradient of its input
 //              leaves. A parameter's gradient depends on what arrives at its module.
 //   optimizer  A parameter depends on all gradients (they may be clipped together) and on what it was before.
+//   end        One run goes on where the other does not (run_end.cpp).
 //
 // An input in one run only blames the code that gives it; a difference after a module changed a tensor in place in one
 // run only blames that module. A parameter is also judged by its update (update.cpp).
 //
-// A tainted Trust makes what follows a consequence. A Trust with noise lets through noise, enlarged (noise.cpp).
+// A tainted Trust makes what follows a consequence. A Trust with noise lets through noise, enlarged (noise.cpp). A Trust
+// with something unknown in it is remembered: an origin after it says that the difference may have begun earlier.
+//
+// The files in the order of the data: timeline (events), module_tree and module_match, call_match, align (pairs of
+// events), observations, lane_state (how one pair is judged), forward_judge, backward_judge, optimizer_judge, run_end,
+// this file, origin_groups, run_diff (the result).
 #include "compare/causality.hpp"
 
-#include <algorithm>
-
-#include "compare/lane_walker.hpp"
+#include "compare/backward_judge.hpp"
+#include "compare/forward_judge.hpp"
+#include "compare/optimizer_judge.hpp"
 #include "compare/origin_groups.hpp"
+#include "compare/run_end.hpp"
 
 namespace tenscope::compare {
+namespace {
+
+class LaneWalk {
+ public:
+  explicit LaneWalk(LaneState& state) : state_(state), forward_(state), backward_(state), optimizer_(state) {}
+
+  void walk(const std::function<void(double)>& on_progress) {
+    constexpr std::size_t kBetweenProgress = 4096;
+    const std::size_t count = state_.observations.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      state_.position = i;
+      visit(state_.observations[i]);
+      if (on_progress && i % kBetweenProgress == 0) on_progress(static_cast<double>(i) / static_cast<double>(count));
+    }
+    backward_.finish();
+    state_.position = count;
+  }
+
+ private:
+  void visit(const Observation& o) {
+    const Item& item = state_.item_of(o);
+    if (item.io != Io::Grad) backward_.finish();
+    if (item.kind == EventKind::Enter) return state_.frames.enter(state_.call_of(o), item.thread);
+    if (item.kind == EventKind::Exit) return state_.frames.exit(state_.node_of(o), item.thread);
+    switch (item.io) {
+      case Io::Input:
+        return forward_.visit_input(o);
+      case Io::Output:
+      case Io::None:
+      case Io::Local:
+        return forward_.visit_output(o);
+      case Io::Buffer:
+        return item.phase == Phase::Init ? forward_.visit_initial(o) : forward_.visit_buffer(o);
+      case Io::Param:
+        return item.phase == Phase::Optimizer ? optimizer_.visit_updated(o) : forward_.visit_initial(o);
+      case Io::Loss:
+        return backward_.visit_loss(o);
+      case Io::GradOutput:
+        return backward_.visit_grad_output(o);
+      case Io::GradInput:
+        return backward_.visit_grad_input(o);
+      case Io::Grad:
+        return item.phase == Phase::Optimizer ? optimizer_.visit_gradient(o) : backward_.visit_grad(o);
+    }
+  }
+
+  LaneState& state_;
+  ForwardJudge forward_;
+  BackwardJudge backward_;
+  OptimizerJudge optimizer_;
+};
+
+}  // namespace
 
 Findings find_origins(const Alignment& alignment, const Interner& interner, const Measures& measures,
-                      const NoiseJudge& judge, const std::function<void(double)>& on_progress) {
+                      const CausalityOptions& options) {
   Findings findings;
   findings.modules.resize(alignment.tree_a.nodes.size());
   const auto lanes = static_cast<double>(alignment.lanes.size());
   for (std::size_t lane = 0; lane < alignment.lanes.size(); ++lane) {
     std::function<void(double)> part;
-    if (on_progress) part = [&](double done) { on_progress((static_cast<double>(lane) + done) / lanes); };
-    LaneWalker walker(alignment, lane, interner, measures, judge, findings);
-    for (Origin& origin : group_origins(walker.walk(part), walker, alignment.tree_a))
-      findings.origins.push_back(std::move(origin));
+    if (options.on_progress)
+      part = [&](double done) { options.on_progress((static_cast<double>(lane) + done) / lanes); };
+    LaneState state(alignment, lane, interner, measures, options.noise, findings);
+    LaneWalk(state).walk(part);
+    if (!options.allow_prefix)
+      if (auto end = find_end(state)) state.origins.push_back(std::move(*end));
+    for (Origin& origin : group_origins(state)) findings.origins.push_back(std::move(origin));
   }
-  drop_what_other_ranks_caused(findings.origins);
-  std::stable_sort(findings.origins.begin(), findings.origins.end(), [](const Origin& x, const Origin& y) {
-    const bool is_x_initial = x.phase == Phase::Init && x.step == 0,
-               is_y_initial = y.phase == Phase::Init && y.step == 0;
-    if (is_x_initial != is_y_initial) return is_x_initial;
-    return !is_x_initial && x.position < y.position;
-  });
+  findings.consequences += drop_what_other_ranks_caused(findings.origins);
+  sort_origins(findings.origins);
   return findings;
 }
 

@@ -1,23 +1,17 @@
 #include "compare/frames.hpp"
 
+#include <algorithm>
+
 namespace tenscope::compare {
-namespace {
 
-std::uint64_t key(int node, std::int64_t call) {
-  return (static_cast<std::uint64_t>(node) << 32) ^ static_cast<std::uint64_t>(call);
-}
-
-}  // namespace
-
-int Frames::of(const Item& item) {
-  const int node = node_of(item);
-  if (node < 0) return kProgram;
-  if (const auto found = index_.find(key(node, item.call)); found != index_.end()) return found->second;
+int Frames::of(const CallKey& key) {
+  if (key.node < 0) return kProgram;
+  if (const auto found = index_.find(key); found != index_.end()) return found->second;
   int parent = kProgram;  // no enter event was recorded: the latest call of the module above
-  for (int above = tree_.nodes[static_cast<std::size_t>(node)].parent; above >= 0 && parent == kProgram;
+  for (int above = tree_.nodes[static_cast<std::size_t>(key.node)].parent; above >= 0 && parent == kProgram;
        above = tree_.nodes[static_cast<std::size_t>(above)].parent)
     parent = latest(above);
-  return add(node, item.call, parent);
+  return add(key, parent);
 }
 
 int Frames::latest(int node) const {
@@ -35,32 +29,28 @@ std::string Frames::path(int id) const {
   return node < 0 ? std::string() : tree_.nodes[static_cast<std::size_t>(node)].path;
 }
 
-int Frames::add(int node, std::int64_t call, int parent) {
+int Frames::add(const CallKey& key, int parent) {
   const int id = static_cast<int>(frames_.size());
-  frames_.push_back({.parent = parent, .node = node, .call = call});
-  index_[key(node, call)] = id;
-  latest_[node] = id;
+  frames_.push_back({.parent = parent, .node = key.node, .call = key.call});
+  index_[key] = id;
+  latest_[key.node] = id;
   return id;
 }
 
-void Frames::enter(const Item& item) {
-  const int node = node_of(item);
-  if (node < 0) return;
-  std::vector<int>& stack = stacks_[item.thread];
+void Frames::enter(const CallKey& key, std::uint64_t thread) {
+  if (key.node < 0) return;
+  std::vector<int>& stack = stacks_[thread];
   const int parent = stack.empty() ? kProgram : stack.back();
-  const auto found = index_.find(key(node, item.call));
-  stack.push_back(found != index_.end() ? found->second : add(node, item.call, parent));
-  call_order_.push_back(node);
+  const auto found = index_.find(key);
+  stack.push_back(found != index_.end() ? found->second : add(key, parent));
+  call_order_.push_back(key.node);
 }
 
-void Frames::exit(const Item& item) {
-  std::vector<int>& stack = stacks_[item.thread];
-  const int node = node_of(item);
-  while (!stack.empty()) {
-    const bool is_it = (*this)[stack.back()].node == node;
-    stack.pop_back();
-    if (is_it) break;
-  }
+void Frames::exit(int node, std::uint64_t thread) {
+  std::vector<int>& stack = stacks_[thread];
+  const auto is_it = [&](int id) { return (*this)[id].node == node; };
+  const auto found = std::find_if(stack.rbegin(), stack.rend(), is_it);
+  if (found != stack.rend()) stack.erase(found.base() - 1, stack.end());  // and calls within it that were left by a raise
 }
 
 }  // namespace tenscope::compare

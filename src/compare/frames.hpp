@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compare/call_key.hpp"
 #include "compare/module_tree.hpp"
 #include "compare/noise.hpp"
 
@@ -32,24 +33,23 @@ class Frames {
   Frame& operator[](int id) { return frames_[static_cast<std::size_t>(id)]; }
   const Frame& operator[](int id) const { return frames_[static_cast<std::size_t>(id)]; }
 
-  int node_of(const Item& item) const { return item.root == 0 ? -1 : tree_.find(item.root, item.scope); }
-  int of(const Item& item);    // the call that an event belongs to; kProgram: none
+  int of(const CallKey& key);  // the frame of a call; kProgram: of no module
   int latest(int node) const;  // kProgram: it has not been called
   bool was_called(int node) const { return latest_.contains(node); }
   bool is_within(int id, int around) const;
   std::string path(int id) const;
 
-  void enter(const Item& item);
-  void exit(const Item& item);
+  void enter(const CallKey& key, std::uint64_t thread);
+  void exit(int node, std::uint64_t thread);
 
   const std::vector<int>& call_order() const { return call_order_; }  // nodes
 
  private:
-  int add(int node, std::int64_t call, int parent);
+  int add(const CallKey& key, int parent);
 
   const ModuleTree& tree_;
   std::vector<Frame> frames_;
-  std::unordered_map<std::uint64_t, int> index_;                // by node and call
+  std::unordered_map<CallKey, int, CallKeyHash> index_;
   std::unordered_map<int, int> latest_;                         // by node
   std::unordered_map<std::uint64_t, std::vector<int>> stacks_;  // by thread
   std::vector<int> call_order_;

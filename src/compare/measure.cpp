@@ -1,74 +1,41 @@
 #include "compare/measure.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
-#include <vector>
 
-#include "compare/double_reader.hpp"
-#include "kernels/parallel.hpp"
+#include "compare/places.hpp"
+#include "compare/tensor_diff.hpp"
+#include "compare/thresholds.hpp"
+#include "kernels/compare.hpp"
 
 namespace tenscope::compare {
 namespace {
 
-constexpr std::int64_t kBlock = DoubleReader::kBlock;
-constexpr std::int64_t kChunk = 256 * kBlock;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-bool equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+PairError not_comparable(DiffObstacle obstacle) {
+  PairError error;
+  error.is_comparable = false;
+  error.obstacle = obstacle;
+  return error;
+}
 
-struct Sums {
-  kernels::PairSums pairs;
-  bool has_other_finite = false;
+bool is_decision(DType dtype) {
+  return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex;
+}
 
-  void add(const kernels::PairSums& other) {
-    pairs.dd += other.dd;
-    pairs.aa += other.aa;
-    pairs.da += other.da;
-    pairs.max_d = std::max(pairs.max_d, other.max_d);
-    pairs.max_a = std::max(pairs.max_a, other.max_a);
-    pairs.differing += other.differing;
+// A long double holds every integer of 64 bits and every double.
+long double wide_number(const Item& item, const Interner& interner) {
+  switch (item.value) {
+    case ValueKind::Float:
+      return item.number;
+    case ValueKind::BigInteger:
+      return std::strtold(std::string(interner.text(item.text)).c_str(), nullptr);
+    default:
+      return static_cast<long double>(item.integer);
   }
-
-  void add(const Sums& other) {
-    add(other.pairs);
-    has_other_finite |= other.has_other_finite;
-  }
-
-  void add_block(const double* a, const double* b, std::int64_t count) {
-    const kernels::PairSums block = kernels::compare_table().sum_pairs(a, b, count);
-    if (block.all_finite) return add(block);
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (std::isfinite(a[i]) && std::isfinite(b[i])) {
-        const double d = b[i] - a[i];
-        add(kernels::PairSums{d * d, a[i] * a[i], d * a[i], std::abs(d), std::abs(a[i]), a[i] != b[i]});
-      } else if (!equal(a[i], b[i])) {
-        ++pairs.differing;
-        has_other_finite = true;
-      }
-    }
-  }
-};
-
-// Sums of chunks are added in their order, so that the result does not depend on the threads.
-Sums sum(const DoubleReader& a, const DoubleReader& b) {
-  const std::int64_t count = a.count();
-  std::vector<Sums> chunks(static_cast<std::size_t>((count + kChunk - 1) / kChunk));
-  const int threads = kernels::thread_count(a.bytes() + b.bytes(), 0);
-  kernels::for_each_chunk(count, kChunk, threads, [&](int, std::int64_t begin, std::int64_t end) {
-    Sums& chunk = chunks[static_cast<std::size_t>(begin / kChunk)];
-    alignas(64) std::array<double, kBlock> block_a, block_b;
-    for (; begin < end; begin += kBlock) {
-      const std::int64_t size = std::min(kBlock, end - begin);
-      a.read(begin, size, block_a.data());
-      b.read(begin, size, block_b.data());
-      chunk.add_block(block_a.data(), block_b.data(), size);
-    }
-  });
-  Sums total;
-  for (const Sums& chunk : chunks) total.add(chunk);
-  return total;
 }
 
 }  // namespace
@@ -80,38 +47,65 @@ double PairError::relative(double floor) const {
 }
 
 PairError measure(const TensorView& a, const TensorView& b) {
+  if (!std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end()))
+    return not_comparable(DiffObstacle::Shapes);
+  const kernels::ElementDistance distance = kernels::distance(a, b);
   PairError error;
-  if (!std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end())) {
-    error.is_comparable = false;
-    error.remark = "the shapes differ";
-    return error;
+  error.count = distance.count;
+  error.differing = distance.differing;
+  error.has_other_finite = distance.other_nonfinite > 0;
+  error.max_abs = distance.max_difference;
+  error.scale = distance.max_reference;
+  if (distance.difference_l2 > 0) {
+    error.rel_l2 = distance.difference_l2 / distance.reference_l2;
+    if (distance.reference_l2 > 0) error.correlation = distance.dot / distance.reference_l2 / distance.difference_l2;
   }
-  const DoubleReader reader_a(a), reader_b(b);
-  if (reader_a.count() != reader_b.count()) {
-    error.is_comparable = false;
-    error.remark = "one is complex, the other is not";
-    return error;
-  }
-  const Sums sums = sum(reader_a, reader_b);
-  const kernels::PairSums& pairs = sums.pairs;
-  error.count = reader_a.count();
-  error.differing = pairs.differing;
-  error.has_other_finite = sums.has_other_finite;
-  error.max_abs = pairs.max_d;
-  error.scale = pairs.max_a;
-  error.rel_l2 = pairs.dd == 0 ? 0 : std::sqrt(pairs.dd / pairs.aa);
-  error.correlation = pairs.dd == 0 || pairs.aa == 0 ? 0 : pairs.da / std::sqrt(pairs.aa * pairs.dd);
   return error;
 }
 
-PairError measure_numbers(double a, double b) {
+PairError measure_statistics(const TensorRecord& a, const TensorRecord& b) {
+  if (a.shape != b.shape) return not_comparable(DiffObstacle::Shapes);
+  const Stats &x = a.stats, &y = b.stats;
+  PairError error;
+  error.obstacle = DiffObstacle::OnlyStatistics;
+  error.is_lower_bound = true;
+  error.count = x.count;
+  // Integers and bools with other bytes have other values; floats may differ by the sign of a zero alone.
+  error.differing = a.dtype == b.dtype && is_decision(a.dtype) ? 1 : 0;
+  error.has_other_finite = x.nan != y.nan || x.pos_inf != y.pos_inf || x.neg_inf != y.neg_inf;
+  error.scale = x.abs_max;
+  const auto raise = [&](double bound) {
+    if (std::isfinite(bound)) error.max_abs = std::max(error.max_abs, bound);
+  };
+  raise(std::abs(x.min - y.min));
+  raise(std::abs(x.max - y.max));
+  // The mean, the deviation and the norm move by no more than the elements do.
+  const double slack = thresholds::kStatisticsError * std::max(x.abs_max, y.abs_max);
+  const auto elements = static_cast<double>(std::max<std::int64_t>(1, x.count - x.nan - x.pos_inf - x.neg_inf));
+  if (!error.has_other_finite) {
+    raise(std::abs(x.mean - y.mean) - slack);
+    raise(std::abs(x.std - y.std) - slack);
+    raise(std::abs(x.l2 - y.l2) / std::sqrt(elements) - slack);
+  }
+  if (error.max_abs > 0 || error.has_other_finite || x.zero != y.zero) error.differing = std::max<std::int64_t>(1, error.differing);
+  if (x.l2 > 0) error.rel_l2 = std::max(0.0, std::abs(x.l2 - y.l2) / x.l2 - thresholds::kStatisticsError);
+  return error;
+}
+
+PairError measure_values(const Item& a, const Item& b, const Interner& interner) {
+  if (a.is_tensor() != b.is_tensor()) return not_comparable(DiffObstacle::Kinds);
+  if (!a.is_number() || !b.is_number()) return not_comparable(DiffObstacle::Texts);
+  const long double x = wide_number(a, interner), y = wide_number(b, interner);
   PairError error;
   error.count = 1;
-  error.differing = equal(a, b) ? 0 : 1;
-  error.has_other_finite = error.differing != 0 && !(std::isfinite(a) && std::isfinite(b));
-  if (error.has_other_finite || error.differing == 0) return error;
-  error.max_abs = std::abs(b - a);
-  error.scale = std::abs(a);
+  const bool are_big = a.value == ValueKind::BigInteger && b.value == ValueKind::BigInteger;  // of other digits
+  if (!are_big && (x == y || (std::isnan(x) && std::isnan(y)))) return error;
+  error.differing = 1;
+  error.has_other_finite = !(std::isfinite(x) && std::isfinite(y));
+  if (error.has_other_finite) return error;
+  error.max_abs = static_cast<double>(std::abs(y - x));
+  if (are_big && error.max_abs == 0) error.max_abs = 1;
+  error.scale = static_cast<double>(std::abs(x));
   error.rel_l2 = error.relative();
   return error;
 }
@@ -123,60 +117,31 @@ DiffMetrics describe(const TensorView& a, const TensorView& b) {
   metrics.shape_a.assign(a.shape.begin(), a.shape.end());
   metrics.shape_b.assign(b.shape.begin(), b.shape.end());
   const PairError error = measure(a, b);
-  metrics.count = error.count;
-  metrics.differing = error.differing;
-  metrics.remark = error.remark;
+  metrics.obstacle = error.obstacle;
   if (!error.is_comparable) {
     metrics.max_abs = metrics.rel_max = metrics.rel_l2 = metrics.correlation = kNan;
     return metrics;
   }
+  metrics.count = error.count;
+  metrics.differing = error.differing;
   metrics.max_abs = error.max_abs;
-  metrics.rel_max = error.scale == 0 && error.max_abs > 0 ? std::numeric_limits<double>::infinity()
-                    : error.max_abs == 0                  ? 0
-                                                          : error.max_abs / error.scale;
+  metrics.rel_max = error.max_abs == 0 ? 0 : error.max_abs / error.scale;
   metrics.rel_l2 = error.rel_l2;
   metrics.correlation = error.correlation;
   if (error.differing == 0) return metrics;
 
-  const DoubleReader reader_a(a), reader_b(b);
-  const std::size_t rank = a.shape.size();
-  const std::int64_t parts = kind_of(a.dtype) == DTypeKind::Complex ? 2 : 1;
-  metrics.ranges.assign(rank, {std::numeric_limits<std::int64_t>::max(), 0});
-  alignas(64) std::array<double, kBlock> block_a, block_b;
-  std::vector<std::int64_t> index(rank, 0);
-  double worst = -1;
-  const auto advance = [&] {
-    for (std::size_t axis = rank; axis-- > 0;) {
-      if (++index[axis] < a.shape[axis]) return;
-      index[axis] = 0;
-    }
-  };
-  const auto look_at = [&](double x, double y) {
-    metrics.nan_a += std::isnan(x);
-    metrics.nan_b += std::isnan(y);
-    metrics.inf_a += std::isinf(x);
-    metrics.inf_b += std::isinf(y);
-    if (equal(x, y)) return;
-    for (std::size_t axis = 0; axis < rank; ++axis) {
-      metrics.ranges[axis][0] = std::min(metrics.ranges[axis][0], index[axis]);
-      metrics.ranges[axis][1] = std::max(metrics.ranges[axis][1], index[axis] + 1);
-    }
-    const double distance =
-        std::isfinite(x) && std::isfinite(y) ? std::abs(y - x) : std::numeric_limits<double>::infinity();
-    if (distance <= worst) return;
-    worst = distance;
-    metrics.worst_index = index;
-    metrics.worst_a = x;
-    metrics.worst_b = y;
-  };
-  for (std::int64_t begin = 0; begin < error.count; begin += kBlock) {
-    const std::int64_t count = std::min(kBlock, error.count - begin);
-    reader_a.read(begin, count, block_a.data());
-    reader_b.read(begin, count, block_b.data());
-    for (std::int64_t i = 0; i < count; ++i) {
-      look_at(block_a[static_cast<std::size_t>(i)], block_b[static_cast<std::size_t>(i)]);
-      if ((i + 1) % parts == 0) advance();
-    }
+  const kernels::ElementDiff diff = kernels::diff(a, b, {.tolerance = {0, 0}, .equal_nan = true});
+  metrics.nan_a = diff.nan_only_a + diff.nan_both;
+  metrics.nan_b = diff.nan_only_b + diff.nan_both;
+  metrics.inf_a = diff.inf_only_a + diff.inf_both;
+  metrics.inf_b = diff.inf_only_b + diff.inf_both;
+  for (const AxisPlaces& axis : find_places(diff.axes))
+    metrics.ranges.push_back({axis.ranges.empty() ? 0 : axis.ranges.front().first, axis.end});
+  // A NaN or infinity on one side only is worse than any difference.
+  if (const auto worst = pair_at(a, b, error.has_other_finite ? diff.first_nonfinite_index : diff.worst_index)) {
+    metrics.worst_index = worst->index;
+    metrics.worst_a = worst->a;
+    metrics.worst_b = worst->b;
   }
   metrics.relation = find_relation(a, b);
   return metrics;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <unordered_map>
 
 #include "compare/timeline.hpp"
 #include "tenscope/diff.hpp"
@@ -11,28 +10,34 @@
 
 namespace tenscope::compare {
 
-// How far two tensors (or numbers) are apart.
+// How far two values are apart. The elements are compared by kernels::distance, as files are.
 struct PairError {
-  bool is_comparable = true;      // false: other shapes, one side missing, text
+  bool is_comparable = true;      // false: other shapes, texts, a tensor against a number
+  bool is_lower_bound = false;    // from statistics alone: the true difference is at least this
   bool has_other_finite = false;  // a NaN or infinity on one side only
-  std::int64_t count = 0, differing = 0;
-  double max_abs = 0;      // largest |b - a|
-  double scale = 0;        // largest |a|
-  double rel_l2 = 0;       // |b - a| / |a|
-  double correlation = 0;  // cosine between b - a and a
-  std::string remark;
+  std::int64_t count = 0;
+  std::int64_t differing = 0;  // 0: the values are equal, though perhaps of another dtype
+  double max_abs = 0;          // largest |b - a|
+  double scale = 0;            // largest |a|
+  double rel_l2 = 0;           // |b - a| / |a|
+  double correlation = 0;      // cosine between b - a and a
+  DiffObstacle obstacle = DiffObstacle::None;
 
   // The largest difference as a part of the largest value, which counts as `floor` at least.
   double relative(double floor = 0) const;
 };
 
-// Tells how far two events' values are apart; only called where their fingerprints differ.
+// Tells how far two events' values are apart; only called where they are not the same bit for bit.
 using Measure = std::function<PairError(const Item& a, const Item& b)>;
 
-// One pass over both tensors. NaN equals NaN. The shapes must be equal; the dtypes need not be.
+// One pass over both tensors. NaN equals NaN. The dtypes need not be equal.
 PairError measure(const TensorView& a, const TensorView& b);
 
-PairError measure_numbers(double a, double b);
+// From statistics alone. Every measure is a lower bound of the true one.
+PairError measure_statistics(const TensorRecord& a, const TensorRecord& b);
+
+// Numbers, texts, None. Integers are exact, also beyond 2^53.
+PairError measure_values(const Item& a, const Item& b, const Interner& interner);
 
 // Everything a report says of the difference: worst index, slices, a relation between the two if there is a simple one.
 DiffMetrics describe(const TensorView& a, const TensorView& b);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -21,14 +20,16 @@ class ModuleState {
     own = trust;
     for (; node >= 0; node = tree_.nodes[static_cast<std::size_t>(node)].parent) {
       at(node).tainted += change;
-      at(node).noise = std::max(at(node).noise, trust.noise);
+      at(node).all.add(trust);
     }
   }
 
   Trust of(int node) const {
     if (node < 0) return {};
     const State& state = states_[static_cast<std::size_t>(node)];
-    return {state.noise, state.tainted > 0};
+    Trust trust = state.all;
+    trust.is_tainted = state.tainted > 0;
+    return trust;
   }
 
   Trust of(int node, TextId name) const {
@@ -41,8 +42,8 @@ class ModuleState {
  private:
   struct State {
     std::unordered_map<TextId, Trust> own;
-    int tainted = 0;  // here and in the modules below
-    double noise = 0;
+    int tainted = 0;  // here and in the modules below, at this moment
+    Trust all;        // of what was set so far
   };
   State& at(int node) { return states_[static_cast<std::size_t>(node)]; }
 

@@ -40,7 +40,12 @@ struct ModuleTree {
 
 ModuleTree build_module_tree(const Timeline& timeline, Interner& interner);
 
-// For each node of `a` its partner in `b`, or -1.
-std::vector<int> match_modules(const ModuleTree& a, const ModuleTree& b, const std::vector<std::string>& map);
+// For each node of one tree its partner in the other, or -1.
+struct ModuleMatch {
+  std::vector<int> to_b, to_a;
+  bool is_rough = false;  // there were too many to align them exactly (sequence.hpp)
+};
+
+ModuleMatch match_modules(const ModuleTree& a, const ModuleTree& b, const std::vector<std::string>& map);
 
 }  // namespace tenscope::compare

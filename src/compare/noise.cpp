@@ -1,44 +1,43 @@
 // Overview. Noise and mistakes are told apart by three questions, asked of a place whose inputs carry no more than
 // noise.
 //
-// How large? Two correct implementations of one module differ by some roundings: measured on attention, convolutions
-// and matrix products of up to 2048 terms they differ by 1 to 15 units of roundoff in float32, and by less than 1.2
-// units in the half types (which round once, at the end). The tolerances stand well above that.
+// How large? Two correct implementations of one module differ by some roundings.
 //
 // How systematic? Noise has random signs. A changed epsilon or factor moves all elements in proportion to their values:
 // its difference correlates with the tensor itself and is a mistake, although it may be smaller than the tolerance.
 //
 // How much of it was there before? What arrives as noise may leave enlarged: an amplifier, not a source.
+//
+// thresholds.hpp has the numbers and where they come from.
 #include "compare/noise.hpp"
 
 #include <algorithm>
 #include <cmath>
 
+#include "compare/thresholds.hpp"
+
 namespace tenscope::compare {
 namespace {
-
-constexpr double kCorrelated = 0.5;
-constexpr double kProportional = 0.95;
-constexpr std::int64_t kEnoughElements = 32;
-constexpr double kFlippedPart = 0.02;
 
 double amplification(Stage stage) {
   switch (stage) {
     case Stage::Forward:
-      return 30;
+      return thresholds::kForwardAmplification;
     case Stage::Backward:
-      return 100;
+      return thresholds::kBackwardAmplification;
     default:
-      return 10000;
+      return thresholds::kOptimizerAmplification;
   }
 }
 
 bool is_wide(DType dtype) { return dtype == DType::F64 || dtype == DType::F32 || kind_of(dtype) == DTypeKind::Complex; }
 
 bool is_systematic(const PairError& error, DType dtype) {
+  using namespace thresholds;
   const double correlation = std::abs(error.correlation), units = error.rel_l2 / unit_roundoff(dtype);
   if (error.count < kEnoughElements || correlation <= kCorrelated) return false;
-  return units > (!is_wide(dtype) ? 0.5 : correlation > kProportional ? 8 : 20);
+  if (!is_wide(dtype)) return units > kCorrelatedUnitsHalf;
+  return units > (correlation > kProportional ? kProportionalUnits : kCorrelatedUnits);
 }
 
 }  // namespace
@@ -66,7 +65,7 @@ double unit_roundoff(DType dtype) noexcept {
   }
 }
 
-double default_tolerance(DType dtype) noexcept { return unit_roundoff(dtype) * (is_wide(dtype) ? 500 : 3); }
+double default_tolerance(DType dtype) noexcept { return unit_roundoff(dtype) * (is_wide(dtype) ? thresholds::kWideUnits : thresholds::kHalfUnits); }
 
 bool NoiseJudge::is_noise(const PairError& error, DType dtype, const Trust& inputs, Stage stage, double floor) const {
   if (!error.is_comparable || error.has_other_finite) return false;
@@ -78,10 +77,10 @@ bool NoiseJudge::is_noise(const PairError& error, DType dtype, const Trust& inpu
   if (tolerance_) return difference <= std::max(*tolerance_, inherited);
   const DTypeKind kind = kind_of(dtype);
   if (kind != DTypeKind::Float && kind != DTypeKind::Complex)  // a decision near its threshold may fall the other way
-    return inputs.noise > 0 && static_cast<double>(error.differing) <= kFlippedPart * static_cast<double>(error.count);
+    return inputs.noise > 0 && static_cast<double>(error.differing) <= thresholds::kFlippedPart * static_cast<double>(error.count);
   if (inputs.noise == 0 && floor <= error.scale) {
     if (is_systematic(error, dtype)) return false;
-    if (!is_wide(dtype) && error.rel_l2 > unit_roundoff(dtype)) return false;
+    if (!is_wide(dtype) && error.rel_l2 > thresholds::kHalfUnitsL2 * unit_roundoff(dtype)) return false;
   }
   return difference <= std::max(default_tolerance(dtype), inherited);
 }

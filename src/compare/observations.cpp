@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "compare/call_key.hpp"
+
 namespace tenscope::compare {
 namespace {
 
@@ -11,11 +13,9 @@ bool is_gradient(const Item& item) {
   return item.io == Io::Grad || item.io == Io::GradOutput || item.io == Io::GradInput;
 }
 
-std::uint64_t call_key(int node, std::int64_t call) {
-  return (static_cast<std::uint64_t>(node) << 32) ^ static_cast<std::uint64_t>(call);
-}
-
 class Lister {
+  using CallSet = std::unordered_set<CallKey, CallKeyHash>;
+
  public:
   Lister(const Alignment& alignment, const LanePair& pair, const Interner& interner)
       : alignment_(alignment), pair_(pair), interner_(interner), a_(pair.a->items), b_(pair.b->items) {
@@ -33,7 +33,7 @@ class Lister {
     for (std::size_t j = 0; j < b_.size(); ++j) {
       if (pair_.to_a[j] != kAlone)
         after = static_cast<std::size_t>(pair_.to_a[j]);
-      else if (j < last_paired_b_ && is_known_by_its_name(b_[j]) && is_telling(b_[j]))
+      else if (j < last_paired_b_ && is_telling(b_[j], key_of_b(j)))
         only_b[after].push_back(static_cast<std::int64_t>(j));
     }
     std::vector<Observation> observations;
@@ -41,7 +41,7 @@ class Lister {
     for (std::size_t i = 0; i < a_.size(); ++i) {
       const bool is_paired = pair_.to_b[i] != kAlone;
       if (is_paired || a_[i].kind == EventKind::Enter || a_[i].kind == EventKind::Exit ||
-          (i < last_paired_a_ && is_module_on_both_sides(a_[i]) && is_telling(a_[i])))
+          (i < last_paired_a_ && is_telling(a_[i], key_of_a(i))))
         observations.push_back({static_cast<std::int64_t>(i), pair_.to_b[i]});
       if (only_b.empty()) continue;
       if (const auto found = only_b.find(i); found != only_b.end())
@@ -51,37 +51,32 @@ class Lister {
   }
 
  private:
-  int node_of(const Item& item) const { return item.root == 0 ? -1 : alignment_.tree_a.find(item.root, item.scope); }
-
-  bool is_module_on_both_sides(const Item& item) const {
-    const int node = node_of(item);
-    return node >= 0 && alignment_.module_to_b[static_cast<std::size_t>(node)] >= 0;
+  // The module call of an event; node -1 where the module is not in both runs.
+  CallKey key_of_a(std::size_t i) const {
+    const int node = alignment_.node_of_a(a_[i]);
+    const bool is_shared = node >= 0 && alignment_.module_to_b[static_cast<std::size_t>(node)] >= 0;
+    return {is_shared ? node : -1, a_[i].call};
   }
 
-  // A module of the second run whose partner has the same name; another one's name may be that of a third module.
-  bool is_known_by_its_name(const Item& item) const {
-    const int node = node_of(item);
-    return node >= 0 &&
-           alignment_.module_to_b[static_cast<std::size_t>(node)] == alignment_.tree_b.find(item.root, item.scope);
+  CallKey key_of_b(std::size_t j) const {
+    const CallNumber number = pair_.number_of_b(j);
+    return {number.has_partner ? alignment_.node_of_b(b_[j]) : -1, number.call};
   }
 
   // An event on one side only, of a module of both.
-  bool is_telling(const Item& item) const {
-    if (!item.is_tensor) return false;
-    const int node = node_of(item);
-    if (node < 0) return false;
+  bool is_telling(const Item& item, const CallKey& key) const {
+    if (!item.is_tensor() || key.node < 0) return false;
     if (is_gradient(item)) return true;
     if (item.io == Io::Param) return item.phase == Phase::Optimizer && updated_steps_.contains(item.step);
     const bool is_changed_buffer = item.io == Io::Buffer && item.phase != Phase::Init;
     if (item.io != Io::Input && !is_changed_buffer && !is_changed_input(item, interner_)) return false;
-    return paired_calls().contains(call_key(node, item.call));
+    return paired_calls().contains(key);
   }
 
-  const std::unordered_set<std::uint64_t>& paired_calls() const {
+  const CallSet& paired_calls() const {
     if (paired_calls_.empty())
       for (std::size_t i = 0; i < a_.size(); ++i)
-        if (a_[i].kind == EventKind::Enter && pair_.to_b[i] != kAlone)
-          paired_calls_.insert(call_key(node_of(a_[i]), a_[i].call));
+        if (a_[i].kind == EventKind::Enter && pair_.to_b[i] != kAlone) paired_calls_.insert(key_of_a(i));
     return paired_calls_;
   }
 
@@ -91,8 +86,8 @@ class Lister {
   const std::vector<Item>& a_;
   const std::vector<Item>& b_;
   std::size_t last_paired_a_ = 0, last_paired_b_ = 0;
-  std::unordered_set<std::int64_t> updated_steps_;          // after which both have updated parameters
-  mutable std::unordered_set<std::uint64_t> paired_calls_;  // filled when it is first asked for
+  std::unordered_set<std::int64_t> updated_steps_;  // after which both have updated parameters
+  mutable CallSet paired_calls_;                    // filled when it is first asked for
 };
 
 }  // namespace
@@ -102,7 +97,7 @@ std::vector<Observation> list_observations(const Alignment& alignment, const Lan
 }
 
 bool is_changed_input(const Item& item, const Interner& interner) {
-  if (item.io != Io::Output || !item.is_tensor) return false;
+  if (item.io != Io::Output || !item.is_tensor()) return false;
   const std::string_view tail = interner.text(item.tail);
   return tail.starts_with("input.") && tail.ends_with(".after");
 }

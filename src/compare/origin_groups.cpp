@@ -4,48 +4,57 @@
 #include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace tenscope::compare {
 namespace {
 
 class Grouper {
  public:
-  Grouper(const LaneWalker& walker, const ModuleTree& tree) : walker_(walker), tree_(tree) {}
+  explicit Grouper(LaneState& state) : state_(state) {}
 
-  std::vector<Origin> group(std::vector<Origin> origins) {
-    for (Origin& origin : origins) add(std::move(origin));
-    std::stable_sort(result_.begin(), result_.end(), [&](const Origin& x, const Origin& y) {
-      const bool are_initial = x.phase == Phase::Init && y.phase == Phase::Init && x.step == y.step;
-      return are_initial ? rank(x) < rank(y) : x.position < y.position;
-    });
-    return std::move(result_);
+  std::vector<Origin> group() {
+    for (Origin& origin : state_.origins) add(std::move(origin));
+    state_.origins.clear();
+    sort();
+    std::vector<Origin> origins;
+    for (Member& member : result_) origins.push_back(std::move(member.origin));
+    return origins;
   }
 
  private:
+  using Rank = std::pair<std::uint64_t, std::size_t>;
   using Key = std::tuple<std::int64_t, Phase, bool, std::int64_t, std::string>;
+  struct Member {
+    Origin origin;
+    Rank rank;
+  };
 
-  const Item& item_of(const Origin& origin) const {
-    return walker_.item_of({origin.is_change_in_b ? kNothing : origin.a, origin.b});
+  const Item& item_of(const Origin& origin) const { return state_.item_of(observed(origin)); }
+
+  static Observation observed(const Origin& origin) {
+    return {origin.is_change_in_b ? kNothing : origin.seen.a, origin.seen.b};
   }
 
-  static bool is_groupable(const Item& item) {
+  static bool is_groupable(const Origin& origin, const Item& item) {
+    if (origin.reason.cause == DiffCause::End) return false;
     return item.io == Io::Param || item.io == Io::Grad || (item.io == Io::Buffer && item.phase == Phase::Init);
   }
 
   // Of initial values the one that is used first comes first, of gradients and parameters the first of the model.
-  std::tuple<std::uint64_t, std::size_t> rank(const Origin& origin) const {
-    const Item& item = item_of(origin);
-    const int node = item.root == 0 ? -1 : tree_.find(item.root, item.scope);
-    const std::uint64_t order =
-        item.phase == Phase::Init && node >= 0 ? tree_.nodes[static_cast<std::size_t>(node)].order : 0;
-    const std::size_t among_parameters = walker_.parameter_order(item);
+  Rank rank(const Origin& origin) const {
+    const int node = state_.node_of(observed(origin));
+    const bool is_initial = item_of(origin).phase == Phase::Init && node >= 0;
+    const std::uint64_t order = is_initial ? state_.alignment.tree_a.nodes[static_cast<std::size_t>(node)].order : 0;
+    const std::size_t among_parameters = state_.parameter_order(observed(origin));
     return {order, among_parameters == std::numeric_limits<std::size_t>::max() ? origin.position : among_parameters};
   }
 
   void add(Origin origin) {
     const Item& item = item_of(origin);
-    if (!is_groupable(item)) {
-      result_.push_back(std::move(origin));
+    const Rank own = rank(origin);
+    if (!is_groupable(origin, item)) {
+      result_.push_back({std::move(origin), own});
       return;
     }
     const bool is_gradient = item.io == Io::Grad;
@@ -55,42 +64,69 @@ class Grouper {
                                 item.phase == Phase::Init ? origin.blamed : std::string()},
                             result_.size());
     if (is_new) {
-      result_.push_back(std::move(origin));
+      result_.push_back({std::move(origin), own});
       return;
     }
-    Origin& head = result_[place->second];
-    const std::size_t tensors = head.tensors + 1, position = std::min(head.position, origin.position);
-    if (rank(origin) < rank(head)) head = std::move(origin);
-    head.tensors = tensors;
-    head.position = position;
+    Member& head = result_[place->second];
+    const std::size_t tensors = head.origin.tensors + 1, position = std::min(head.origin.position, origin.position);
+    if (own < head.rank) head = {std::move(origin), own};
+    head.origin.tensors = tensors;
+    head.origin.position = position;
   }
 
-  const LaneWalker& walker_;
-  const ModuleTree& tree_;
+  // By position; initial values of one step stand together, where the first of them stands, in the order of their use.
+  void sort() {
+    std::map<std::int64_t, std::size_t> initial;  // position of the first, by step
+    const auto is_initial = [](const Member& member) { return member.origin.phase == Phase::Init; };
+    for (const Member& member : result_)
+      if (is_initial(member)) {
+        const auto [place, is_new] = initial.try_emplace(member.origin.step, member.origin.position);
+        if (!is_new) place->second = std::min(place->second, member.origin.position);
+      }
+    const auto key = [&](const Member& member) {
+      const Origin& origin = member.origin;
+      if (!is_initial(member)) return std::tuple(origin.position, false, Rank{});
+      return std::tuple(initial.at(origin.step), true, member.rank);
+    };
+    std::stable_sort(result_.begin(), result_.end(), [&](const Member& x, const Member& y) { return key(x) < key(y); });
+  }
+
+  LaneState& state_;
   std::map<Key, std::size_t> groups_;
-  std::vector<Origin> result_;
+  std::vector<Member> result_;
 };
 
 }  // namespace
 
-std::vector<Origin> group_origins(std::vector<Origin> origins, const LaneWalker& walker, const ModuleTree& tree) {
-  return Grouper(walker, tree).group(std::move(origins));
-}
+std::vector<Origin> group_origins(LaneState& state) { return Grouper(state).group(); }
 
-void drop_what_other_ranks_caused(std::vector<Origin>& origins) {
+std::size_t drop_what_other_ranks_caused(std::vector<Origin>& origins) {
   struct Forward {
     std::size_t lane;
     std::int64_t step;
   };
   std::vector<Forward> forward;
   for (const Origin& origin : origins)
-    if (origin.phase == Phase::Forward) forward.push_back({origin.lane, origin.step});
+    if (origin.phase == Phase::Forward && origin.reason.cause != DiffCause::End)
+      forward.push_back({origin.lane, origin.step});
+  std::size_t dropped = 0;
   std::erase_if(origins, [&](const Origin& origin) {
     const bool is_exchanged = origin.phase == Phase::Backward || origin.phase == Phase::Optimizer;
-    return is_exchanged && std::any_of(forward.begin(), forward.end(), [&](const Forward& cause) {
-             return cause.lane != origin.lane && cause.step <= origin.step;
-           });
+    const bool is_caused = is_exchanged && std::any_of(forward.begin(), forward.end(), [&](const Forward& cause) {
+                             return cause.lane != origin.lane && cause.step <= origin.step;
+                           });
+    if (is_caused) dropped += origin.tensors;
+    return is_caused;
   });
+  return dropped;
+}
+
+void sort_origins(std::vector<Origin>& origins) {
+  const auto key = [](const Origin& origin) {
+    const bool is_initial = origin.phase == Phase::Init && origin.step == 0;
+    return std::pair(!is_initial, is_initial ? 0 : origin.position);
+  };
+  std::stable_sort(origins.begin(), origins.end(), [&](const Origin& x, const Origin& y) { return key(x) < key(y); });
 }
 
 }  // namespace tenscope::compare

@@ -2,16 +2,19 @@
 
 #include <vector>
 
-#include "compare/lane_walker.hpp"
+#include "compare/lane_state.hpp"
 
 namespace tenscope::compare {
 
 // Of the origins of one lane those that arise together count as one: gradients of one backward, parameters of one step,
-// initial values of one module.
-std::vector<Origin> group_origins(std::vector<Origin> origins, const LaneWalker& walker, const ModuleTree& tree);
+// initial values of one module. Takes them out of the state; in the order in which they arise.
+std::vector<Origin> group_origins(LaneState& state);
 
 // Ranks exchange gradients: one that starts to differ on a rank, at or after a difference on another one, follows from
-// it.
-void drop_what_other_ranks_caused(std::vector<Origin>& origins);
+// it. Returns how many tensors were taken out with their origins.
+std::size_t drop_what_other_ranks_caused(std::vector<Origin>& origins);
+
+// Wrong initial values first, then by position in their lane.
+void sort_origins(std::vector<Origin>& origins);
 
 }  // namespace tenscope::compare

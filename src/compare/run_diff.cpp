@@ -1,11 +1,7 @@
 #include "compare/run_diff.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -13,16 +9,15 @@
 
 #include "compare/align.hpp"
 #include "compare/causality.hpp"
+#include "compare/run_end.hpp"
 #include "compare/settings.hpp"
-#include "tenscope/error.hpp"
+#include "compare/thresholds.hpp"
 
 namespace tenscope::compare {
 namespace {
 
-namespace fs = std::filesystem;
-
-// An io as a report has it: gradients inside the network are gradients, what has no role is a value.
-std::string_view said_io(Io io) {
+// The role of a tensor as a report has it: gradients inside the network are gradients, what has no role is a value.
+std::string_view reported_io(Io io) {
   switch (io) {
     case Io::None:
     case Io::Local:
@@ -42,45 +37,35 @@ class ResultMaker {
 
   DiffOrigin make(const Origin& origin) const {
     const LanePair& lane = alignment_.lanes[origin.lane];
-    const Item& seen = item(lane, origin.a, origin.b);
-    const Item& shown = item(lane, origin.is_change_in_b ? kNothing : origin.shown_a, origin.shown_b);
     DiffOrigin result;
-    result.place = place(lane, shown);
+    result.place = place(lane, {origin.is_change_in_b ? kNothing : origin.shown.a, origin.shown.b});
     result.place.module = origin.blamed;
     result.place.phase = to_string(origin.phase);
+    const Item& seen = item(lane, origin.seen);
     result.place.cls = class_of(seen.root, origin.blamed);
     result.seen_in = interner_.text(seen.scope);
     result.seen_as = interner_.text(seen.name);
     result.reason = origin.reason;
     result.tensors = origin.tensors;
-    if (origin.last_agreeing != kNothing)
-      result.last_agreeing = place(lane, lane.a->items[static_cast<std::size_t>(origin.last_agreeing)]);
-    result.metrics = metrics(lane, origin);
+    if (origin.last_agreeing != kNothing) result.last_agreeing = place(lane, {origin.last_agreeing, kNothing});
+    if (origin.reason.cause == DiffCause::End) {
+      const LastValues last = last_values(lane);
+      result.reason.module = result.place.module;
+      result.reason.tensor = last.name;
+      result.metrics = last.metrics;
+    } else {
+      result.metrics = metrics(lane, origin.shown);
+    }
     return result;
   }
 
- private:
-  static const Item& item(const LanePair& lane, std::int64_t a, std::int64_t b) {
-    return a != kNothing ? lane.a->items[static_cast<std::size_t>(a)] : lane.b->items[static_cast<std::size_t>(b)];
-  }
-
-  DiffMetrics metrics(const LanePair& lane, const Origin& origin) const {
-    if (origin.shown_a != kNothing && origin.shown_b != kNothing)
-      return describe_(lane.a->items[static_cast<std::size_t>(origin.shown_a)],
-                       lane.b->items[static_cast<std::size_t>(origin.shown_b)]);
-    DiffMetrics metrics;
-    metrics.remark = origin.shown_a == kNothing ? "missing in the first run" : "missing in the second run";
-    metrics.max_abs = metrics.rel_max = metrics.rel_l2 = metrics.correlation = std::numeric_limits<double>::quiet_NaN();
-    return metrics;
-  }
-
-  DiffPlace place(const LanePair& lane, const Item& at) const {
+  DiffPlace place(const LanePair& lane, const Observation& o) const {
+    const Item& at = item(lane, o);
     DiffPlace place;
     place.root = interner_.text(at.root);
     place.module = interner_.text(at.scope);
-    place.name = interner_.text(at.name);
-    if (at.io == Io::Grad && place.name.ends_with(".grad")) place.name.resize(place.name.size() - 5);
-    place.io = said_io(at.io);
+    place.name = at.io == Io::Grad ? join_path(place.module, interner_.text(at.parameter)) : interner_.text(at.name);
+    place.io = reported_io(at.io);
     place.phase = to_string(at.phase);
     place.cls = interner_.text(at.cls);
     place.site = interner_.text(at.site);
@@ -88,6 +73,35 @@ class ResultMaker {
     place.call = at.call;
     place.rank = lane.a->rank;
     return place;
+  }
+
+ private:
+  struct LastValues {
+    std::string name;
+    DiffMetrics metrics;
+  };
+
+  static const Item& item(const LanePair& lane, const Observation& o) {
+    return o.a != kNothing ? lane.a->items[static_cast<std::size_t>(o.a)] : lane.b->items[static_cast<std::size_t>(o.b)];
+  }
+
+  DiffMetrics metrics(const LanePair& lane, const Observation& o) const {
+    if (o.is_on_both_sides())
+      return describe_(lane.a->items[static_cast<std::size_t>(o.a)], lane.b->items[static_cast<std::size_t>(o.b)]);
+    DiffMetrics metrics;
+    metrics.obstacle = o.a == kNothing ? DiffObstacle::MissingInFirst : DiffObstacle::MissingInSecond;
+    metrics.max_abs = metrics.rel_max = metrics.rel_l2 = metrics.correlation = std::numeric_limits<double>::quiet_NaN();
+    return metrics;
+  }
+
+  // The last pair of values before the end, and how they differ: a token that stops one of two runs, say.
+  LastValues last_values(const LanePair& lane) const {
+    for (std::size_t i = lane.to_b.size(); i-- > 0;) {
+      if (lane.to_b[i] == kAlone || !is_value(lane.a->items[i])) continue;
+      const Observation last{static_cast<std::int64_t>(i), lane.to_b[i]};
+      return {std::string(interner_.text(lane.a->items[i].name)), metrics(lane, last)};
+    }
+    return {};
   }
 
   std::string class_of(TextId root, const std::string& path) const {
@@ -101,14 +115,22 @@ class ResultMaker {
   const Describe& describe_;
 };
 
-void note_missing_lanes(const Timeline& a, const Timeline& b, RunDiff& diff) {
-  std::set<int> ranks_a, ranks_b;
-  for (const Lane& lane : a.lanes) ranks_a.insert(lane.rank);
-  for (const Lane& lane : b.lanes) ranks_b.insert(lane.rank);
-  for (const int rank : ranks_a)
-    if (!ranks_b.contains(rank)) diff.notes.push_back(fmt::format("rank {} is only in the first run", rank));
-  for (const int rank : ranks_b)
-    if (!ranks_a.contains(rank)) diff.notes.push_back(fmt::format("rank {} is only in the second run", rank));
+std::set<int> ranks_of(const Timeline& timeline) {
+  std::set<int> ranks;
+  for (const Lane& lane : timeline.lanes) ranks.insert(lane.rank);
+  return ranks;
+}
+
+void note_missing_ranks(const Timeline& a, const Timeline& b, RunDiff& diff) {
+  const std::set<int> ranks_a = ranks_of(a), ranks_b = ranks_of(b);
+  const auto note = [&](const std::set<int>& ranks, const std::set<int>& others, int side) {
+    for (const int rank : ranks)
+      if (!others.contains(rank))
+        diff.notes.push_back(
+            {.kind = DiffNote::Kind::MissingRank, .side = side, .count = static_cast<std::size_t>(rank)});
+  };
+  note(ranks_a, ranks_b, 0);
+  note(ranks_b, ranks_a, 1);
 }
 
 std::vector<std::size_t> in_order_of_calls(const ModuleTree& tree) {
@@ -122,34 +144,81 @@ std::vector<std::size_t> in_order_of_calls(const ModuleTree& tree) {
 
 // Modules that are of another class in the second run: often the mistake itself.
 void note_other_classes(const Alignment& alignment, const Interner& interner, RunDiff& diff) {
-  constexpr std::size_t kMost = 10;
-  std::vector<std::string> said;
+  std::size_t count = 0;
   for (std::size_t i = 0; i < alignment.tree_a.nodes.size(); ++i) {
     if (alignment.module_to_b[i] < 0) continue;
     const ModuleNode& a = alignment.tree_a.nodes[i];
     const ModuleNode& b = alignment.tree_b.nodes[static_cast<std::size_t>(alignment.module_to_b[i])];
     if (a.cls == b.cls || a.cls == 0 || b.cls == 0) continue;
-    said.push_back(fmt::format("{} is a {} in the first run and a {} in the second",
-                               a.path.empty() ? "the model" : a.path, interner.text(a.cls), interner.text(b.cls)));
+    if (count++ < thresholds::kListedClasses)
+      diff.notes.push_back({.kind = DiffNote::Kind::OtherClass,
+                            .subject = a.path,
+                            .a = std::string(interner.text(a.cls)),
+                            .b = std::string(interner.text(b.cls))});
   }
-  const std::size_t more = said.size() - std::min(said.size(), kMost);
-  said.resize(said.size() - more);
-  if (more > 0) said.push_back(fmt::format("{} more modules are of another class in the second run", more));
-  diff.notes.insert(diff.notes.end(), said.begin(), said.end());
+  if (count > thresholds::kListedClasses)
+    diff.notes.push_back({.kind = DiffNote::Kind::OtherClasses, .count = count - thresholds::kListedClasses});
 }
 
-// Modules that were not seen, and the like.
-void note_unseen(const Timeline& timeline, const Interner& interner, std::string_view which, RunDiff& diff) {
-  std::set<std::string> said;
-  for (const Lane& lane : timeline.lanes)
+void note_dtype_change(const DtypeChange& change, const Alignment& alignment, const Interner& interner, RunDiff& diff) {
+  const LanePair& lane = alignment.lanes[change.lane];
+  const Item& a = lane.a->items[static_cast<std::size_t>(change.observation.a)];
+  const Item& b = lane.b->items[static_cast<std::size_t>(change.observation.b)];
+  diff.notes.push_back({.kind = DiffNote::Kind::OtherDtype,
+                        .subject = std::string(interner.text(a.name)),
+                        .a = type_name(a),
+                        .b = type_name(b),
+                        .count = change.count});
+}
+
+// What a run says of itself: modules that were not seen, events that were lost, an exception.
+void note_own_words(const Timeline& timeline, const Interner& interner, int side, RunDiff& diff) {
+  std::set<std::pair<std::string, std::string>> not_seen;
+  for (const Lane& lane : timeline.lanes) {
     for (const Item& item : lane.items) {
       if (item.kind == EventKind::Dropped)
-        said.insert(
-            fmt::format("{} run: {:.0f} events were not recorded ({})", which, item.number, interner.text(item.name)));
+        diff.notes.push_back({.kind = DiffNote::Kind::Dropped,
+                              .side = side,
+                              .a = std::string(interner.text(item.name)),
+                              .count = static_cast<std::size_t>(item.integer)});
       if (item.kind == EventKind::Note && interner.text(item.name) == "not_seen")
-        said.insert(fmt::format("{} run: not seen: {} {}", which, interner.text(item.scope), interner.text(item.text)));
+        not_seen.emplace(interner.text(item.scope), interner.text(item.text));
     }
-  diff.notes.insert(diff.notes.end(), said.begin(), said.end());
+    if (const TextId exception = exception_of(lane, interner); exception != 0)
+      diff.notes.push_back(
+          {.kind = DiffNote::Kind::Failed, .side = side, .a = std::string(interner.text(exception))});
+  }
+  for (const auto& [module, meta] : not_seen)
+    diff.notes.push_back({.kind = DiffNote::Kind::NotSeen, .side = side, .subject = module, .a = meta});
+}
+
+std::size_t count_values(const Timeline& timeline) {
+  std::size_t count = 0;
+  for (const Lane& lane : timeline.lanes)
+    count += static_cast<std::size_t>(std::count_if(lane.items.begin(), lane.items.end(), [](const Item& item) {
+      return is_value(item) && (item.is_tensor() || item.is_number());
+    }));
+  return count;
+}
+
+bool has_results(const Timeline& timeline) {
+  return std::any_of(timeline.lanes.begin(), timeline.lanes.end(), [](const Lane& lane) {
+    return std::any_of(lane.items.begin(), lane.items.end(), [](const Item& item) {
+      return is_value(item) && item.is_tensor() && (item.io == Io::Output || item.io == Io::None);
+    });
+  });
+}
+
+DiffVerdict verdict_of(const RunDiff& diff) {
+  if (diff.compared == 0) return DiffVerdict::Nothing;
+  if (!diff.origins.empty() || diff.origin_count > 0) return DiffVerdict::Differs;
+  const bool is_incomplete = std::any_of(diff.notes.begin(), diff.notes.end(), [](const DiffNote& note) {
+    return note.kind == DiffNote::Kind::MissingRank || note.kind == DiffNote::Kind::NoOutputs;
+  });
+  if (diff.unknown > 0 || is_incomplete) return DiffVerdict::Unknown;
+  const bool has_missing_tensors =
+      std::any_of(diff.unmatched.begin(), diff.unmatched.end(), [](const DiffUnmatched& u) { return !u.name.empty(); });
+  return diff.compared == diff.bit_equal && !has_missing_tensors ? DiffVerdict::Equal : DiffVerdict::Noise;
 }
 
 }  // namespace
@@ -157,16 +226,20 @@ void note_unseen(const Timeline& timeline, const Interner& interner, std::string
 RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measures& measures,
                        const Describe& describe, const RunDiffOptions& options) {
   Alignment alignment = align_timelines(a, b, interner, options.map);
-  const Findings findings =
-      find_origins(alignment, interner, measures, NoiseJudge(options.tolerance), options.on_progress);
-
+  const Findings findings = find_origins(alignment, interner, measures,
+                                         {.noise = NoiseJudge(options.tolerance),
+                                          .allow_prefix = options.allow_prefix,
+                                          .on_progress = options.on_progress});
   RunDiff diff;
+  diff.total_a = count_values(a);
+  diff.total_b = count_values(b);
   diff.compared = findings.compared;
   diff.bit_equal = findings.bit_equal;
+  diff.same_values = findings.same_values;
   diff.noise = findings.noise;
+  diff.unknown = findings.unknown;
   diff.consequences = findings.consequences;
   diff.origin_count = findings.origins.size();
-  diff.within_tolerance = findings.origins.empty();
   const ResultMaker maker(alignment, interner, describe);
   for (const Origin& origin : findings.origins) {
     if (diff.origins.size() == options.max_origins) break;
@@ -174,6 +247,8 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   }
   if (!diff.origins.empty()) diff.first_divergence = diff.origins.front();
   if (findings.first_bit_difference) diff.first_bit_difference = maker.make(*findings.first_bit_difference);
+  if (findings.first_unknown)
+    diff.first_unknown = maker.place(alignment.lanes[findings.first_unknown->lane], findings.first_unknown->seen);
   for (const std::size_t i : in_order_of_calls(alignment.tree_a)) {
     const ModuleVerdict& verdict = findings.modules[i];
     const ModuleNode& node = alignment.tree_a.nodes[i];
@@ -182,6 +257,7 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
                               .module = node.path,
                               .is_bit_equal = verdict.is_bit_equal,
                               .is_within_tolerance = verdict.is_within_tolerance,
+                              .is_unknown = verdict.is_unknown,
                               .step = verdict.step,
                               .phase = std::string(to_string(verdict.phase))});
   }
@@ -190,18 +266,15 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   diff.settings = compare_settings(a, b, interner);
   diff.notes = std::move(alignment.notes);
   note_other_classes(alignment, interner, diff);
-  note_missing_lanes(a, b, diff);
-  note_unseen(a, interner, "first", diff);
-  note_unseen(b, interner, "second", diff);
-  const bool has_missing_tensors =
-      std::any_of(diff.unmatched.begin(), diff.unmatched.end(), [](const DiffUnmatched& u) { return !u.name.empty(); });
-  diff.equal = diff.compared == diff.bit_equal && !has_missing_tensors;
-  const bool has_values =
-      std::any_of(diff.unmatched.begin(), diff.unmatched.end(), [](const DiffUnmatched& u) { return u.events > 0; });
-  if (diff.compared == 0 && has_values) {
-    diff.equal = diff.within_tolerance = false;
-    diff.notes.emplace_back("the runs have nothing in common: no tensor of one could be paired with one of the other");
-  }
+  if (findings.dtype_change) note_dtype_change(*findings.dtype_change, alignment, interner, diff);
+  note_missing_ranks(a, b, diff);
+  note_own_words(a, interner, 0, diff);
+  note_own_words(b, interner, 1, diff);
+  if (diff.compared == 0 && diff.total_a > 0 && diff.total_b > 0)
+    diff.notes.push_back({.kind = DiffNote::Kind::NothingInCommon});
+  if (diff.compared > 0 && findings.compared_results == 0 && (has_results(a) || has_results(b)))
+    diff.notes.push_back({.kind = DiffNote::Kind::NoOutputs});
+  diff.verdict = verdict_of(diff);
   return diff;
 }
 

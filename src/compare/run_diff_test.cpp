@@ -17,7 +17,7 @@ namespace {
 
 std::vector<IndexPair> align_texts(std::string_view a, std::string_view b) {
   const std::vector<std::uint64_t> tokens_a(a.begin(), a.end()), tokens_b(b.begin(), b.end());
-  return align_sequences(tokens_a, tokens_b, [&](std::size_t i, std::size_t j) { return a[i] == b[j] ? 1 : 0; });
+  return align_sequences(tokens_a, tokens_b, [&](std::size_t i, std::size_t j) { return a[i] == b[j] ? 1 : 0; }).pairs;
 }
 
 TEST(Sequence, PairsTheLongestCommonSubsequence) {
@@ -34,8 +34,11 @@ TEST(Sequence, LongOnesAreAlignedByAnchors) {
     if (i % 100 != 0) b.push_back(i);
     if (i % 70 == 0) b.push_back(100000 + i);
   }
-  const auto pairs = align_sequences(a, b, [&](std::size_t i, std::size_t j) { return a[i] == b[j] ? 1 : 0; });
-  EXPECT_EQ(pairs.size(), 4950U);
+  const auto aligned = align_sequences(a, b, [&](std::size_t i, std::size_t j) { return a[i] == b[j] ? 1 : 0; });
+  EXPECT_EQ(aligned.pairs.size(), 4950U);
+  EXPECT_FALSE(aligned.is_rough);
+  const std::vector<std::uint64_t> alike_a(3000, 7), alike_b(3000, 8);  // no anchors: too many pairs to try
+  EXPECT_TRUE(align_sequences(alike_a, alike_b, [](std::size_t, std::size_t) { return 1; }).is_rough);
 }
 
 TEST(Noise, TellsRoundingFromMistakes) {
@@ -97,7 +100,8 @@ class TwoLayers {
     item.scope = interner_.text(path);
     item.tail = interner_.text(tail.empty() ? to_string(io) : tail);
     item.name = interner_.text(join_path(path, interner_.text(item.tail)));
-    item.is_tensor = kind == EventKind::Value;
+    item.parameter = item.tail;
+    item.value = kind == EventKind::Value ? ValueKind::Tensor : ValueKind::None;
     item.fingerprint.low = fingerprint;
     timeline_.lanes[0].items.push_back(item);
   }
@@ -107,12 +111,12 @@ class TwoLayers {
   std::map<std::string, std::int64_t> calls_;
 };
 
-RunDiff diff(const TwoLayers& a, const TwoLayers& b, Interner& interner) {
+RunDiff diff(const TwoLayers& a, const TwoLayers& b, Interner& interner, const RunDiffOptions& options = {}) {
   const auto far_apart = [](const Item&, const Item&) {
-    return PairError{.count = 1, .max_abs = 1, .scale = 1, .rel_l2 = 1};
+    return PairError{.count = 1, .differing = 1, .max_abs = 1, .scale = 1, .rel_l2 = 1};
   };
   return diff_timelines(a.timeline(), b.timeline(), interner, {.pair = far_apart, .update = {}},
-                        [](const Item&, const Item&) { return DiffMetrics{}; }, {});
+                        [](const Item&, const Item&) { return DiffMetrics{}; }, options);
 }
 
 TEST(RunDiff, BlamesTheFirstPlaceWhoseInputsAgree) {
@@ -123,7 +127,7 @@ TEST(RunDiff, BlamesTheFirstPlaceWhoseInputsAgree) {
   wrong_output.call("fc1", 1, 7), wrong_output.call("fc2", 7, 8);
   wrong_input.call("fc1", 1, 2), wrong_input.call("fc2", 9, 10);
 
-  EXPECT_TRUE(diff(a, same, interner).equal);
+  EXPECT_TRUE(diff(a, same, interner).equal());
   const RunDiff output = diff(a, wrong_output, interner);
   ASSERT_TRUE(output.first_divergence);
   EXPECT_EQ(output.first_divergence->place.module, "fc1");
@@ -209,7 +213,7 @@ TEST(RunDiff, ACallMoreInOneRunShiftsTheOthers) {
                   back = diff(calls_of(interner, inputs), a, interner);
     EXPECT_FALSE(there.first_divergence);
     EXPECT_FALSE(back.first_divergence);
-    EXPECT_FALSE(there.equal);  // what has no partner is said
+    EXPECT_EQ(there.verdict, DiffVerdict::Noise);  // what has no partner is told
     EXPECT_EQ(there.notes.size(), 1U);
     EXPECT_EQ(there.compared, 9U);
   }
@@ -220,7 +224,20 @@ TEST(RunDiff, ACallMoreInOneRunShiftsTheOthers) {
   const RunDiff shuffled = diff(a, calls_of(interner, {2, 3, 1}), interner);
   ASSERT_TRUE(shuffled.first_divergence);
   EXPECT_EQ(shuffled.first_divergence->place.call, 0);
-  EXPECT_TRUE(diff(a, calls_of(interner, {1, 2}), interner).notes.empty());
+}
+
+TEST(RunDiff, TheEndOfARunIsADifference) {
+  Interner interner;
+  const TwoLayers a = calls_of(interner, {1, 2, 3}), shorter = calls_of(interner, {1, 2});
+  for (const auto& [x, y, ended] : {std::tuple{&a, &shorter, 1}, {&shorter, &a, 0}}) {
+    const RunDiff cut = diff(*x, *y, interner);
+    ASSERT_TRUE(cut.first_divergence);
+    EXPECT_EQ(cut.verdict, DiffVerdict::Differs);
+    EXPECT_EQ(cut.first_divergence->reason.cause, DiffCause::End);
+    EXPECT_EQ(cut.first_divergence->reason.ended, ended);
+    EXPECT_EQ(cut.first_divergence->place.call, 2);
+    EXPECT_TRUE(diff(*x, *y, interner, {.allow_prefix = true}).within_tolerance());
+  }
 }
 
 TEST(Update, TellsAWrongOptimizerFromNoiseInGradients) {

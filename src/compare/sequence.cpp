@@ -39,13 +39,14 @@ void align_exactly(const Range& range, const Score& score, std::vector<IndexPair
   }
 }
 
-void align_in_slices(const Range& range, const Score& score, std::vector<IndexPair>& pairs) {
+void align_in_slices(const Range& range, const Score& score, SequenceAlignment& result) {
   if (range.rows() == 0 || range.columns() == 0) return;
   const std::size_t slices = (range.rows() * range.columns() + kMaxCells - 1) / kMaxCells;
+  result.is_rough |= slices > 1;
   for (std::size_t s = 0; s < slices; ++s)
     align_exactly({range.a + range.rows() * s / slices, range.a + range.rows() * (s + 1) / slices,
                    range.b + range.columns() * s / slices, range.b + range.columns() * (s + 1) / slices},
-                  score, pairs);
+                  score, result.pairs);
 }
 
 // Positions of the tokens that occur exactly once.
@@ -89,28 +90,28 @@ std::vector<IndexPair> anchors(std::span<const std::uint64_t> tokens_a, std::spa
 
 }  // namespace
 
-std::vector<IndexPair> align_sequences(std::span<const std::uint64_t> tokens_a, std::span<const std::uint64_t> tokens_b,
-                                       const Score& score) {
-  std::vector<IndexPair> pairs;
+SequenceAlignment align_sequences(std::span<const std::uint64_t> tokens_a, std::span<const std::uint64_t> tokens_b,
+                                  const Score& score) {
+  SequenceAlignment result;
   const Range all{0, tokens_a.size(), 0, tokens_b.size()};
   if (all.rows() * all.columns() <= kMaxCells) {
-    align_exactly(all, score, pairs);
-    return pairs;
+    align_exactly(all, score, result.pairs);
+    return result;
   }
   Range gap{0, 0, 0, 0};
   for (const auto& [a, b] : anchors(tokens_a, tokens_b)) {
     if (score(a, b) <= 0) continue;
     gap.a_end = a;
     gap.b_end = b;
-    align_in_slices(gap, score, pairs);
-    pairs.emplace_back(a, b);
+    align_in_slices(gap, score, result);
+    result.pairs.emplace_back(a, b);
     gap.a = a + 1;
     gap.b = b + 1;
   }
   gap.a_end = all.a_end;
   gap.b_end = all.b_end;
-  align_in_slices(gap, score, pairs);
-  return pairs;
+  align_in_slices(gap, score, result);
+  return result;
 }
 
 }  // namespace tenscope::compare

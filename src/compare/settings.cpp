@@ -25,13 +25,13 @@ std::map<std::string, std::string> settings_of(const Timeline& timeline, const I
 
 }  // namespace
 
-std::vector<std::string> compare_settings(const Timeline& a, const Timeline& b, const Interner& interner) {
+std::vector<DiffSetting> compare_settings(const Timeline& a, const Timeline& b, const Interner& interner) {
   const auto settings_a = settings_of(a, interner), settings_b = settings_of(b, interner);
-  std::vector<std::string> differences;
+  std::vector<DiffSetting> differences;
   for (const auto& [name, value] : settings_a) {
     const auto other = settings_b.find(name);
     if (other != settings_b.end() && other->second != value)
-      differences.push_back(fmt::format("{}: {} in the first run, {} in the second", name, value, other->second));
+      differences.push_back({name, value, other->second});
   }
   return differences;
 }

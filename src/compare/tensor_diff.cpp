@@ -30,12 +30,12 @@ std::string float_text(T x) {
   return text;
 }
 
-std::optional<ElementPair> pair_at(const TensorView& a, const TensorView& b, std::int64_t flat) {
-  if (flat < 0) return std::nullopt;
-  return ElementPair{unravel(flat, a.shape), element_text(a, flat), element_text(b, flat)};
-}
-
 }  // namespace
+
+std::optional<ElementPair> pair_at(const TensorView& a, const TensorView& b, std::int64_t flat_index) {
+  if (flat_index < 0) return std::nullopt;
+  return ElementPair{unravel(flat_index, a.shape), element_text(a, flat_index), element_text(b, flat_index)};
+}
 
 kernels::Tolerance default_tolerance(DType dtype) noexcept {
   switch (dtype) {

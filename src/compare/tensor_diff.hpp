@@ -93,6 +93,9 @@ struct TensorDiff {
 
 TensorDiff diff_tensors(const TensorView& a, const TensorView& b, const DiffOptions& options = {});
 
+// The elements at an index in C order; nothing where it is negative.
+std::optional<ElementPair> pair_at(const TensorView& a, const TensorView& b, std::int64_t flat_index);
+
 // One element as text that reads back as the same number: "1.5", "-7", "nan", "(1+2j)".
 std::string element_text(const TensorView& view, std::int64_t flat_index);
 

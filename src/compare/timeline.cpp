@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <map>
+
+#include <simdjson.h>
 
 namespace tenscope::compare {
 namespace {
@@ -25,7 +29,7 @@ std::string_view without_scope(std::string_view name, std::string_view scope) no
 
 void set_value(Item& item, const EventValue& value, Interner& interner) {
   if (const auto* tensor = std::get_if<TensorRecord>(&value)) {
-    item.is_tensor = true;
+    item.value = ValueKind::Tensor;
     item.has_bytes = tensor->has_bytes();
     item.dtype = tensor->dtype;
     item.fingerprint = tensor->fingerprint;
@@ -34,19 +38,32 @@ void set_value(Item& item, const EventValue& value, Interner& interner) {
     for (const std::int64_t size : tensor->shape) shape += (shape.empty() ? "" : "x") + std::to_string(size);
     item.shape = interner.text(shape);
   } else if (const auto* number = std::get_if<double>(&value)) {
+    item.value = ValueKind::Float;
     item.number = *number;
-    item.has_number = true;
   } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
-    item.number = static_cast<double>(*integer);
-    item.has_number = true;
+    item.value = ValueKind::Integer;
+    item.integer = *integer;
   } else if (const auto* truth = std::get_if<bool>(&value)) {
-    item.number = *truth ? 1 : 0;
-    item.has_number = true;
+    item.value = ValueKind::Bool;
+    item.integer = *truth ? 1 : 0;
   } else if (const auto* text = std::get_if<std::string>(&value)) {
+    item.value = ValueKind::Text;
     item.text = interner.text(*text);
   } else if (const auto* big = std::get_if<BigInt>(&value)) {
+    item.value = ValueKind::BigInteger;
     item.text = interner.text(big->digits);
+  } else if (std::holds_alternative<std::nullptr_t>(value)) {
+    item.value = ValueKind::Null;
   }
+}
+
+// What a module call raised, from the meta of its exit.
+std::string raised_by(const std::string& meta) {
+  if (meta.find("\"raised\"") == std::string::npos) return {};
+  simdjson::dom::parser parser;
+  std::string_view raised;
+  if (parser.parse(meta)["raised"].get(raised) != simdjson::SUCCESS) return {};
+  return std::string(raised);
 }
 
 Item make_item(const Event& event, EventId id, Interner& interner) {
@@ -60,12 +77,15 @@ Item make_item(const Event& event, EventId id, Interner& interner) {
   item.root = interner.text(event.root);
   item.cls = interner.text(event.cls);
   item.site = interner.text(event.site);
-  item.tail = interner.text(without_scope(event.name, event.scope));
+  const std::string_view tail = without_scope(event.name, event.scope);
+  item.tail = interner.text(tail);
+  item.parameter = item.io == Io::Grad && tail.ends_with(".grad") ? interner.text(tail.substr(0, tail.size() - 5)) : item.tail;
   item.step = event.step;
   item.call = event.call;
   item.thread = event.thread;
   set_value(item, event.value, interner);
-  if (event.kind == EventKind::Note) item.text = interner.text(event.meta);
+  if (event.kind == EventKind::Note && item.text == 0) item.text = interner.text(event.meta);
+  if (event.kind == EventKind::Exit) item.text = interner.text(raised_by(event.meta));
   return item;
 }
 
@@ -82,6 +102,32 @@ Io parse_io(std::string_view io) noexcept { return parse<Io>(kIoNames, io); }
 Phase parse_phase(std::string_view phase) noexcept { return parse<Phase>(kPhaseNames, phase); }
 std::string_view to_string(Io io) noexcept { return kIoNames[static_cast<std::size_t>(io)]; }
 std::string_view to_string(Phase phase) noexcept { return kPhaseNames[static_cast<std::size_t>(phase)]; }
+
+std::string type_name(const Item& item) {
+  constexpr std::array<std::string_view, 8> kNames = {"nothing", "None", "bool", "int", "float", "int", "text", ""};
+  return std::string(item.is_tensor() ? to_string(item.dtype) : kNames[static_cast<std::size_t>(item.value)]);
+}
+
+bool is_same_value(const Item& x, const Item& y) noexcept {
+  if (x.value != y.value) return false;
+  switch (x.value) {
+    case ValueKind::None:
+    case ValueKind::Null:
+      return true;
+    case ValueKind::Bool:
+    case ValueKind::Integer:
+      return x.integer == y.integer;
+    case ValueKind::Float:  // the journal knows one NaN
+      return std::bit_cast<std::uint64_t>(x.number) == std::bit_cast<std::uint64_t>(y.number) ||
+             (std::isnan(x.number) && std::isnan(y.number));
+    case ValueKind::BigInteger:
+    case ValueKind::Text:
+      return x.text == y.text;
+    case ValueKind::Tensor:
+      return x.fingerprint == y.fingerprint && x.dtype == y.dtype && x.shape == y.shape;
+  }
+  return false;
+}
 
 Timeline read_timeline(const Reader& reader, Interner& interner) {
   const auto writers = reader.writers();
@@ -114,7 +160,7 @@ void translate(Timeline& timeline, const Interner& from, Interner& into) {
   for (Lane& lane : timeline.lanes)
     for (Item& item : lane.items)
       for (TextId* id :
-           {&item.name, &item.scope, &item.root, &item.cls, &item.site, &item.tail, &item.shape, &item.text})
+           {&item.name, &item.scope, &item.root, &item.cls, &item.site, &item.tail, &item.parameter, &item.shape, &item.text})
         *id = ids[*id];
 }
 

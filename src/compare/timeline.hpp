@@ -35,26 +35,41 @@ Phase parse_phase(std::string_view phase) noexcept;
 std::string_view to_string(Io io) noexcept;
 std::string_view to_string(Phase phase) noexcept;
 
+enum class ValueKind : std::uint8_t { None, Null, Bool, Integer, Float, BigInteger, Text, Tensor };
+
 // One event, as far as comparing runs needs it.
 struct Item {
   EventId event = 0;
   EventKind kind = EventKind::Value;
   Io io = Io::None;
   Phase phase = Phase::None;
-  DType dtype = DType::F32;
-  bool is_tensor = false;
-  bool has_bytes = false;
-  bool has_number = false;
+  ValueKind value = ValueKind::None;
+  DType dtype = DType::F32;  // of a tensor
+  bool has_bytes = false;    // a tensor whose bytes were kept
   TextId name = 0, scope = 0, root = 0, cls = 0, site = 0;
-  TextId tail = 0;   // the name without the scope before it: "input.0", "weight", "weight.grad"
-  TextId shape = 0;  // as text, "2x3"
-  TextId text = 0;   // a text value, or the meta of a note
+  TextId tail = 0;       // the name without the scope before it: "input.0", "weight", "weight.grad"
+  TextId parameter = 0;  // the tail of a parameter or buffer, also for its gradient: "weight"
+  TextId shape = 0;      // as text, "2x3"
+  TextId text = 0;       // a text value; the digits of a big integer; the meta of a note; what a call raised
   std::int64_t step = 0, call = 0;
   std::uint64_t thread = 0;
   Fingerprint fingerprint;
-  double number = 0;
-  double abs_max = 0;  // of a tensor's finite elements
+  std::int64_t integer = 0;  // of Bool and Integer
+  double number = 0;         // of Float
+  double abs_max = 0;        // of a tensor's finite elements
+
+  bool is_tensor() const { return value == ValueKind::Tensor; }
+  bool is_number() const {
+    return value == ValueKind::Bool || value == ValueKind::Integer || value == ValueKind::Float ||
+           value == ValueKind::BigInteger;
+  }
 };
+
+// "float32", "bool": the dtype of a tensor, or what kind of value it is.
+std::string type_name(const Item& item);
+
+// Is the whole value the same, bit for bit? A tensor by its fingerprint.
+bool is_same_value(const Item& x, const Item& y) noexcept;
 
 // What one process recorded, in its order.
 struct Lane {

@@ -12,15 +12,10 @@
 
 #include "compare/double_reader.hpp"
 #include "compare/noise.hpp"
+#include "compare/thresholds.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-constexpr std::int64_t kSampledBlocks = 64;
-constexpr double kAgreeing = 1e-3;  // a gradient's relative difference
-constexpr double kSmallestMistake = 2e-3;
-constexpr double kFromGradient = 100;
-constexpr double kFromRounding = 16;
 
 double median(std::vector<double>& values) {
   if (values.empty()) return 0;
@@ -56,7 +51,7 @@ UpdateError measure_update(const UpdateTensors& a, const UpdateTensors& b) {
   const UpdateReader reader_a(a), reader_b(b);
   const std::int64_t count = reader_a.count();
   const std::int64_t blocks = (count + DoubleReader::kBlock - 1) / DoubleReader::kBlock;
-  const std::int64_t stride = std::max<std::int64_t>(1, blocks / kSampledBlocks);
+  const std::int64_t stride = std::max<std::int64_t>(1, blocks / thresholds::kUpdateBlocks);
   std::vector<double> updates, gradients, roundings;
   Block x, y;
   for (std::int64_t block = 0; block < blocks; block += stride) {
@@ -66,7 +61,7 @@ UpdateError measure_update(const UpdateTensors& a, const UpdateTensors& b) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(size); ++i) {
       const double update = x.after[i] - x.before[i], other = y.after[i] - y.before[i];
       const double gradient = std::abs(y.gradient[i] - x.gradient[i]) / std::abs(x.gradient[i]);
-      if (!(gradient <= kAgreeing) || !std::isfinite(update) || !std::isfinite(other)) continue;
+      if (!(gradient <= thresholds::kUpdateGradient) || !std::isfinite(update) || !std::isfinite(other)) continue;
       if (update == 0 && other == 0) continue;
       const double size_of_update = std::max(std::abs(update), std::abs(other));
       updates.push_back(std::abs(other - update) / size_of_update);
@@ -77,8 +72,8 @@ UpdateError measure_update(const UpdateTensors& a, const UpdateTensors& b) {
   UpdateError error;
   error.usable = static_cast<std::int64_t>(updates.size());
   error.typical = median(updates);
-  error.explained = std::max({kSmallestMistake, kFromGradient * median(gradients),
-                              kFromRounding * unit_roundoff(a.after.dtype) * median(roundings)});
+  error.explained = std::max({thresholds::kUpdateMistake, thresholds::kUpdateFromGradient * median(gradients),
+                              thresholds::kUpdateFromRounding * unit_roundoff(a.after.dtype) * median(roundings)});
   return error;
 }
 

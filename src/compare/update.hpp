@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "compare/thresholds.hpp"
 #include "tenscope/tensor_view.hpp"
 
 namespace tenscope::compare {
@@ -17,7 +18,7 @@ struct UpdateError {
   double typical = 0;       // median of |difference of the updates| / |update|
   double explained = 0;     // what the gradients' noise and the rounding of the parameters account for
 
-  bool is_mistake() const { return usable >= 16 && typical > explained; }
+  bool is_mistake() const { return usable >= thresholds::kUpdateElements && typical > explained; }
 };
 
 // All shapes must be equal. Looks at some ten thousand elements of large tensors.

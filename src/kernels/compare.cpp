@@ -1,6 +1,7 @@
 // Overview. Both tensors are read in blocks of 512 pairs in C order (ElementReader) and widened to double in the
 // first-level cache; the loops over doubles are those of compare_simd.cpp. A double holds every element but those of
 // int64 and uint64: pairs with one of these, and complex ones, have their differences taken in long double first.
+// all_close(), distance() and diff() ask the same reader, so that files and runs are compared by one rule.
 // Chunks of blocks go to threads; each chunk keeps its own sums, which are added in order, so that results do not
 // depend on the threads.
 #include "kernels/compare.hpp"
@@ -32,6 +33,13 @@ bool is_complex(DType dtype) { return kind_of(dtype) == DTypeKind::Complex; }
 
 bool same_shape(const TensorView& a, const TensorView& b) {
   return std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end());
+}
+
+void require_same_shape(const TensorView& a, const TensorView& b) {
+  if (same_shape(a, b)) return;
+  throw Error(ErrorCode::InvalidArgument,
+              fmt::format("tensors cannot be compared element by element: shapes [{}] and [{}] differ",
+                          fmt::join(a.shape, ", "), fmt::join(b.shape, ", ")));
 }
 
 struct WideNumber {
@@ -72,6 +80,20 @@ struct PairBlock {
   alignas(64) std::byte b_scratch[kCompareBlock * 16];
 };
 
+struct DistanceSums {
+  PairSums pairs;
+  std::int64_t other_nonfinite = 0;
+
+  void add(const PairSums& other) {
+    pairs.dd += other.dd;
+    pairs.aa += other.aa;
+    pairs.da += other.da;
+    pairs.max_d = std::max(pairs.max_d, other.max_d);
+    pairs.max_a = std::max(pairs.max_a, other.max_a);
+    pairs.differing += other.differing;
+  }
+};
+
 class PairReader {
  public:
   PairReader(const TensorView& a, const TensorView& b)
@@ -100,6 +122,28 @@ class PairReader {
   bool is_bit_equal(const PairBlock& block) const {
     return same_dtype() &&
            std::memcmp(block.a_bytes, block.b_bytes, static_cast<std::size_t>(block.count) * a_.item_size()) == 0;
+  }
+
+  // The sums of distance() over a block.
+  void add_distance(PairBlock& block, DistanceSums& sums) const {
+    if (!has_wide_) {
+      widen_a(block);
+      table_.widen[index(b_dtype_)](block.b_bytes, block.count, block.b);
+      const PairSums pairs = table_.sum_pairs(block.a, block.b, block.count);
+      if (pairs.all_finite) return sums.add(pairs);
+    }
+    for (std::int64_t i = 0; i < block.count; ++i) {
+      const WideNumber x = wide_a(block, i), y = wide_b(block, i);
+      const long double real = y.real - x.real, imag = y.imag - x.imag;
+      const double difference = std::abs(magnitude({real, imag})), reference = std::abs(magnitude(x));
+      if (std::isfinite(difference) && std::isfinite(reference)) {
+        sums.add(PairSums{difference * difference, reference * reference,
+                          static_cast<double>(real * x.real + imag * x.imag), difference, reference, !(x == y)});
+      } else if (!(x == y) && !(x.is_nan() && y.is_nan())) {
+        ++sums.pairs.differing;
+        ++sums.other_nonfinite;
+      }
+    }
   }
 
   // Fills a; not where the pair has_wide().
@@ -194,6 +238,11 @@ bool is_close(const PairReader& reader, PairBlock& block, const CompareOptions& 
   return true;
 }
 
+// Keeps the lower of two indices, where -1 is none.
+void keep_lower(std::int64_t& kept, std::int64_t index) {
+  if (index >= 0 && (kept < 0 || index < kept)) kept = index;
+}
+
 struct ChunkSums {
   double error = 0, relative = 0, aa = 0, bb = 0, ab = 0, squared = 0;
 };
@@ -263,7 +312,9 @@ void count_mismatches(const PairReader& reader, const CompareOptions& options, W
       found.nan_both += x.is_nan() && y.is_nan();
       found.inf_only_a += x.is_inf() && !(x == y);
       found.inf_only_b += y.is_inf() && !(x == y);
+      found.inf_both += x.is_inf() && x == y;
       outside[i] = static_cast<std::uint8_t>(!reader.agrees(block, i, options.equal_nan));
+      if (outside[i] != 0) keep_lower(found.first_nonfinite_index, begin + i);
     }
   }
   if (options.ulps && reader.has_ulps()) {
@@ -273,8 +324,7 @@ void count_mismatches(const PairReader& reader, const CompareOptions& options, W
   }
   const auto* first = static_cast<const std::uint8_t*>(std::memchr(outside, 1, static_cast<std::size_t>(block.count)));
   if (first == nullptr) return;
-  if (found.first_index < 0 || begin + (first - outside) < found.first_index)
-    found.first_index = begin + (first - outside);
+  keep_lower(found.first_index, begin + (first - outside));
   found.mismatches += worker.axes.add(begin, block.count, outside);
 }
 
@@ -342,9 +392,8 @@ void merge(ElementDiff& total, double& worst_error, std::int64_t& relative_count
   total.max_abs = std::max(total.max_abs, part.max_abs);
   total.max_rel = std::max(total.max_rel, part.max_rel);
   total.max_ulps = std::max(total.max_ulps, part.max_ulps);
-  if (part.first_index >= 0 && (total.first_index < 0 || part.first_index < total.first_index)) {
-    total.first_index = part.first_index;
-  }
+  keep_lower(total.first_index, part.first_index);
+  keep_lower(total.first_nonfinite_index, part.first_nonfinite_index);
   if (part.worst_index >= 0 && (worker.worst_error > worst_error ||
                                 (worker.worst_error == worst_error && part.worst_index < total.worst_index))) {
     worst_error = worker.worst_error;
@@ -355,6 +404,7 @@ void merge(ElementDiff& total, double& worst_error, std::int64_t& relative_count
   total.nan_both += part.nan_both;
   total.inf_only_a += part.inf_only_a;
   total.inf_only_b += part.inf_only_b;
+  total.inf_both += part.inf_both;
   total.zero_error += part.zero_error;
   relative_count += worker.relative_count;
   for (std::size_t i = 0; i < kErrorBins; ++i) total.error_histogram[i] += worker.errors[i];
@@ -382,12 +432,37 @@ bool all_close(const TensorView& a, const TensorView& b, const CompareOptions& o
   return !is_different;
 }
 
-ElementDiff diff(const TensorView& a, const TensorView& b, const CompareOptions& options) {
-  if (!same_shape(a, b)) {
-    throw Error(ErrorCode::InvalidArgument,
-                fmt::format("tensors cannot be compared element by element: shapes [{}] and [{}] differ",
-                            fmt::join(a.shape, ", "), fmt::join(b.shape, ", ")));
+ElementDistance distance(const TensorView& a, const TensorView& b) {
+  require_same_shape(a, b);
+  const PairReader reader(a, b);
+  const int threads = thread_count(reader.bytes(), 0);
+  std::vector<PairBlock> blocks(static_cast<std::size_t>(threads));
+  std::vector<DistanceSums> chunks(static_cast<std::size_t>((reader.count() + kChunk - 1) / kChunk));
+  for_each_chunk(reader.count(), kChunk, threads, [&](int worker, std::int64_t begin, std::int64_t end) {
+    PairBlock& block = blocks[static_cast<std::size_t>(worker)];
+    DistanceSums& sums = chunks[static_cast<std::size_t>(begin / kChunk)];
+    for (; begin < end; begin += kCompareBlock) {
+      reader.read(begin, std::min(kCompareBlock, end - begin), block);
+      reader.add_distance(block, sums);
+    }
+  });
+  DistanceSums total;
+  for (const DistanceSums& chunk : chunks) {
+    total.add(chunk.pairs);
+    total.other_nonfinite += chunk.other_nonfinite;
   }
+  return {.count = reader.count(),
+          .differing = total.pairs.differing,
+          .other_nonfinite = total.other_nonfinite,
+          .max_difference = total.pairs.max_d,
+          .max_reference = total.pairs.max_a,
+          .difference_l2 = std::sqrt(total.pairs.dd),
+          .reference_l2 = std::sqrt(total.pairs.aa),
+          .dot = total.pairs.da};
+}
+
+ElementDiff diff(const TensorView& a, const TensorView& b, const CompareOptions& options) {
+  require_same_shape(a, b);
   const PairReader reader(a, b);
   const int threads = thread_count(reader.bytes(), options.threads);
   std::vector<Worker> workers(static_cast<std::size_t>(threads), Worker(a.shape));

@@ -61,6 +61,8 @@ struct ElementDiff {
   std::int64_t nan_both = 0;
   std::int64_t inf_only_a = 0;  // infinite in a, and in b finite, or infinite with the other sign
   std::int64_t inf_only_b = 0;
+  std::int64_t inf_both = 0;
+  std::int64_t first_nonfinite_index = -1;  // of the first mismatch that is not finite on both sides
   std::int64_t zero_error = 0;                             // finite pairs without any error
   std::array<std::int64_t, kErrorBins> error_histogram{};  // of the errors above 0
 
@@ -73,6 +75,23 @@ struct ElementDiff {
   // The distance that a share of the pairs does not exceed: exact up to 15, above to one part in eight.
   std::uint64_t ulp_quantile(double share) const;
 };
+
+// How far b is from a, as few numbers as the comparison of runs needs: d = b - a over the pairs that are finite on both
+// sides. NaN equals NaN, and 0.0 equals -0.0. Of complex numbers magnitudes count.
+struct ElementDistance {
+  std::int64_t count = 0;
+  std::int64_t differing = 0;        // pairs that are not equal, finite or not
+  std::int64_t other_nonfinite = 0;  // pairs that differ and are not finite on both sides
+  double max_difference = 0;         // largest |d|
+  double max_reference = 0;          // largest |a|
+  double difference_l2 = 0;          // Euclidean norm of d
+  double reference_l2 = 0;           // of a
+  double dot = 0;                    // sum of d * a
+};
+
+// One pass over both, several times as fast as diff(). Types may differ, and integers are exact, as with diff().
+// Throws InvalidArgument where the shapes differ.
+ElementDistance distance(const TensorView& a, const TensorView& b);
 
 // One pass over both. Throws InvalidArgument where the shapes differ.
 ElementDiff diff(const TensorView& a, const TensorView& b, const CompareOptions& options = {});

@@ -21,13 +21,42 @@ std::string run_diff_json(const RunDiff& diff);
 // One page that needs nothing else.
 std::string run_diff_html(const RunDiff& diff);
 
-// "output of blocks.0.attn", "parameter blocks.0.norm.weight", "loss": a tensor in words.
-std::string tensor_in_words(const DiffOrigin& origin);
+// Do the runs differ for the caller's purpose? With `strict` renamed and one-sided modules are differences too.
+bool is_difference(const RunDiff& diff, bool strict);
+
+// ---- the words of all three (run_diff_words.cpp)
 
 // The first line of the report.
 std::string run_diff_answer(const RunDiff& diff, bool strict = false);
 
+// "160 of 183 compared: 27 equal in bits, 1 start a difference, 132 follow from it".
+std::string coverage_in_words(const RunDiff& diff);
+
+// "the model" for the empty path.
+std::string module_in_words(const std::string& path);
+
+// "output of blocks.0.attn", "parameter blocks.0.norm.weight", "loss": a tensor in words.
+std::string tensor_in_words(const DiffOrigin& origin);
+
+// "step 3, call 0, rank 1, forward".
+std::string moment_in_words(const DiffPlace& place);
+
+// "blocks.0.norm.output (step 3, call 0, forward)".
+std::string place_in_words(const DiffPlace& place);
+
+// A sentence: why the place is blamed.
+std::string reason_in_words(const DiffOrigin& origin);
+
 // "max |b-a| 0.31 (42 % of the largest |a|), 36 of 1536 elements, worst at [0, 3, 5]: 0.1 became 0.41"
 std::string metrics_in_words(const DiffMetrics& metrics);
+
+// "the shapes differ"; empty where nothing keeps the values from being compared.
+std::string obstacle_in_words(DiffObstacle obstacle);
+
+std::string note_in_words(const DiffNote& note);
+std::string setting_in_words(const DiffSetting& setting);
+
+// "3 tensors", "1 tensor".
+std::string plural(std::size_t count, std::string_view one);
 
 }  // namespace tenscope::report

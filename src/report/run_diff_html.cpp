@@ -10,7 +10,7 @@ constexpr std::string_view kStyle =
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 "
     "1rem;color:#1a1a1a;background:#fff}"
     "h1{font-size:1.3rem;padding:.8rem "
-    "1rem;border-radius:6px;color:#fff}h1.bad{background:#b3261e}h1.good{background:#1e7d32}"
+    "1rem;border-radius:6px;color:#fff}h1.bad{background:#b3261e}h1.good{background:#1e7d32}h1.unknown{background:#8a6d00}"
     "h2{font-size:1.05rem;margin-top:2rem}table{border-collapse:collapse;width:100%}"
     "td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid "
     "#ddd;vertical-align:top}th{color:#555;font-weight:600}"
@@ -22,18 +22,18 @@ constexpr std::string_view kStyle =
     "@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#1b1b1b}code{background:#2d2d2d}td,th{border-"
     "color:#3a3a3a}th,.muted{color:#aaa}}";
 
-constexpr std::string_view kEqual = "#1e7d32", kNoise = "#d9a400", kBeyond = "#b3261e";
+constexpr std::string_view kEqual = "#1e7d32", kNoise = "#d9a400", kUnknown = "#888888", kBeyond = "#b3261e";
 
 std::string_view color_of(const DiffModule& module) {
-  return !module.is_within_tolerance ? kBeyond : module.is_bit_equal ? kEqual : kNoise;
+  if (!module.is_within_tolerance) return kBeyond;
+  return module.is_unknown ? kUnknown : module.is_bit_equal ? kEqual : kNoise;
 }
 
 std::string state_of(const DiffModule& module) {
   if (!module.is_within_tolerance) return fmt::format("differs from step {} on, {}", module.step, module.phase);
+  if (module.is_unknown) return "unknown: only statistics were kept";
   return module.is_bit_equal ? "equal in bits" : "rounding noise only";
 }
-
-std::string said(const std::string& path) { return path.empty() ? "the model" : path; }
 
 class Page {
  public:
@@ -46,17 +46,17 @@ class Page {
         kStyle);
     out_ += fmt::format("<p class=muted><code>{}</code> against <code>{}</code></p>", escape_html(diff_.a),
                         escape_html(diff_.b));
-    out_ += fmt::format("<h1 class={}>{}</h1>", diff_.within_tolerance ? "good" : "bad",
+    out_ += fmt::format("<h1 class={}>{}</h1>", diff_.within_tolerance() ? "good" : diff_.verdict == DiffVerdict::Differs ? "bad" : "unknown",
                         escape_html(run_diff_answer(diff_)));
     counts();
     if (diff_.first_divergence) evidence("First divergence", *diff_.first_divergence);
-    if (diff_.first_bit_difference && diff_.within_tolerance)
+    if (diff_.first_bit_difference && diff_.within_tolerance())
       evidence("First difference in bits", *diff_.first_bit_difference);
     origins();
     modules();
     names();
-    list("Settings that differ", diff_.settings);
-    list("Notes", diff_.notes);
+    list("Settings that differ", diff_.settings, setting_in_words);
+    list("Notes", diff_.notes, note_in_words);
     return std::move(out_);
   }
 
@@ -66,25 +66,25 @@ class Page {
   }
 
   void counts() {
-    const std::size_t beyond = diff_.compared - diff_.bit_equal - diff_.noise;
+    const std::size_t equal = diff_.bit_equal + diff_.same_values;
+    const std::size_t beyond = diff_.compared - equal - diff_.noise - diff_.unknown;
     const double all = diff_.compared == 0 ? 1 : static_cast<double>(diff_.compared);
     out_ += "<div class=bar>";
-    for (const auto& [count, color] : {std::pair{diff_.bit_equal, kEqual}, {diff_.noise, kNoise}, {beyond, kBeyond}})
+    for (const auto& [count, color] : {std::pair{equal, kEqual}, {diff_.noise, kNoise}, {diff_.unknown, kUnknown}, {beyond, kBeyond}})
       out_ += fmt::format("<span style='width:{:.3f}%;background:{}'></span>", 100 * static_cast<double>(count) / all,
                           color);
-    out_ += fmt::format("</div><p>{} tensors compared: {} equal in bits, {} within rounding noise, {} beyond it.</p>",
-                        diff_.compared, diff_.bit_equal, diff_.noise, beyond);
+    out_ += fmt::format("</div><p>{}.</p>", escape_html(coverage_in_words(diff_)));
   }
 
   void evidence(std::string_view title, const DiffOrigin& origin) {
     out_ += fmt::format("<h2>{}</h2><table>", title);
     row("module",
-        fmt::format("{} {}", said(origin.place.module), origin.place.cls.empty() ? "" : "(" + origin.place.cls + ")"));
+        fmt::format("{} {}", module_in_words(origin.place.module), origin.place.cls.empty() ? "" : "(" + origin.place.cls + ")"));
     row("tensor", tensor_in_words(origin));
     row("seen as", origin.seen_as);
     row("when", fmt::format("step {}, call {}, rank {}, {}", origin.place.step, origin.place.call, origin.place.rank,
                             origin.place.phase));
-    row("why", origin.reason);
+    row("why", reason_in_words(origin));
     row("difference", metrics_in_words(origin.metrics));
     row("relation", origin.metrics.relation);
     if (origin.last_agreeing) row("last agreeing", origin.last_agreeing->name);
@@ -100,7 +100,7 @@ class Page {
         diff_.origin_count);
     for (const DiffOrigin& origin : diff_.origins)
       out_ += fmt::format("<tr><td><code>{}</code><td><code>{}</code><td>{}<td>{}<td>{}",
-                          escape_html(said(origin.place.module)), escape_html(origin.place.name), origin.place.step,
+                          escape_html(module_in_words(origin.place.module)), escape_html(origin.place.name), origin.place.step,
                           origin.place.phase, escape_html(metrics_in_words(origin.metrics)));
     out_ += "</table>";
   }
@@ -112,11 +112,11 @@ class Page {
                         diff_.modules.size());
     for (const DiffModule& module : diff_.modules)
       out_ += fmt::format("<span style='background:{}' title=\"{}: {}\"></span>", color_of(module),
-                          escape_html(said(module.module)), state_of(module));
+                          escape_html(module_in_words(module.module)), state_of(module));
     out_ += fmt::format("</div><details{}><summary>list</summary><table>", diff_.modules.size() <= 40 ? " open" : "");
     for (const DiffModule& module : diff_.modules)
       out_ += fmt::format("<tr><td><span class=dot style='background:{}'></span> <code>{}</code><td>{}",
-                          color_of(module), escape_html(said(module.module)), state_of(module));
+                          color_of(module), escape_html(module_in_words(module.module)), state_of(module));
     out_ += "</table></details>";
   }
 
@@ -124,8 +124,8 @@ class Page {
     if (!diff_.renamed.empty()) {
       out_ += "<h2>Renamed</h2><table>";
       for (const DiffRenamed& renamed : diff_.renamed)
-        out_ += fmt::format("<tr><td><code>{}</code><td><code>{}</code>", escape_html(said(renamed.a)),
-                            escape_html(said(renamed.b)));
+        out_ += fmt::format("<tr><td><code>{}</code><td><code>{}</code>", escape_html(module_in_words(renamed.a)),
+                            escape_html(module_in_words(renamed.b)));
       out_ += "</table>";
     }
     if (diff_.unmatched.empty()) return;
@@ -133,14 +133,15 @@ class Page {
     for (const DiffUnmatched& one : diff_.unmatched)
       out_ +=
           fmt::format("<tr><td>{}<td><code>{}</code><td>{}<td>{} values", one.side == 0 ? "first" : "second",
-                      escape_html(one.name.empty() ? said(one.module) : one.name), escape_html(one.cls), one.events);
+                      escape_html(one.name.empty() ? module_in_words(one.module) : one.name), escape_html(one.cls), one.events);
     out_ += "</table>";
   }
 
-  void list(std::string_view title, const std::vector<std::string>& lines) {
-    if (lines.empty()) return;
+  template <class T>
+  void list(std::string_view title, const std::vector<T>& members, std::string (*in_words)(const T&)) {
+    if (members.empty()) return;
     out_ += fmt::format("<h2>{}</h2><ul>", title);
-    for (const std::string& line : lines) out_ += "<li>" + escape_html(line);
+    for (const T& member : members) out_ += "<li>" + escape_html(in_words(member));
     out_ += "</ul>";
   }
 

@@ -1,3 +1,4 @@
+#include <charconv>
 #include <cmath>
 
 #include "core/json_writer.hpp"
@@ -13,11 +14,14 @@ class Writer {
   void write(const RunDiff& diff) {
     json_.begin_object();
     json_.key("a").text(diff.a).key("b").text(diff.b);
-    json_.key("equal").boolean(diff.equal).key("within_tolerance").boolean(diff.within_tolerance);
+    json_.key("verdict").text(to_string(diff.verdict));
+    json_.key("equal").boolean(diff.equal()).key("within_tolerance").boolean(diff.within_tolerance());
     json_.key("first_divergence");
     optional_origin(diff.first_divergence);
     json_.key("first_bit_difference");
     optional_origin(diff.first_bit_difference);
+    json_.key("first_unknown");
+    optional_place(diff.first_unknown);
     json_.key("origins").begin_array();
     for (const DiffOrigin& one : diff.origins) origin(one);
     json_.end_array();
@@ -26,12 +30,16 @@ class Writer {
     json_.key("renamed").begin_object();
     for (const DiffRenamed& renamed : diff.renamed) json_.key(renamed.a).text(renamed.b);
     json_.end_object();
-    texts("settings", diff.settings);
-    texts("notes", diff.notes);
+    texts("settings", diff.settings, setting_in_words);
+    texts("notes", diff.notes, note_in_words);
     json_.key("counts").begin_object();
+    count("first_run", diff.total_a);
+    count("second_run", diff.total_b);
     count("compared", diff.compared);
     count("bit_equal", diff.bit_equal);
+    count("same_values", diff.same_values);
     count("noise", diff.noise);
+    count("unknown", diff.unknown);
     count("consequences", diff.consequences);
     json_.end_object().end_object();
   }
@@ -39,9 +47,10 @@ class Writer {
  private:
   void count(std::string_view name, std::size_t value) { json_.key(name).number(static_cast<std::uint64_t>(value)); }
 
-  void texts(std::string_view name, const std::vector<std::string>& values) {
+  template <class T>
+  void texts(std::string_view name, const std::vector<T>& values, std::string (*in_words)(const T&)) {
     json_.key(name).begin_array();
-    for (const std::string& value : values) json_.text(value);
+    for (const T& value : values) json_.text(in_words(value));
     json_.end_array();
   }
 
@@ -77,16 +86,10 @@ class Writer {
     json_.begin_object();
     place_members(origin.place);
     json_.key("seen_in").text(origin.seen_in).key("seen_as").text(origin.seen_as);
-    json_.key("reason").text(origin.reason);
+    json_.key("cause").text(to_string(origin.reason.cause)).key("reason").text(reason_in_words(origin));
     count("tensors", origin.tensors);
     json_.key("last_agreeing");
-    if (origin.last_agreeing) {
-      json_.begin_object();
-      place_members(*origin.last_agreeing);
-      json_.end_object();
-    } else {
-      json_.null();
-    }
+    optional_place(origin.last_agreeing);
     json_.key("metrics");
     metrics(origin.metrics);
     json_.end_object();
@@ -97,6 +100,34 @@ class Writer {
       origin(*one);
     else
       json_.null();
+  }
+
+  void optional_place(const std::optional<DiffPlace>& place) {
+    if (!place) {
+      json_.null();
+      return;
+    }
+    json_.begin_object();
+    place_members(*place);
+    json_.end_object();
+  }
+
+  // A number where JSON has it; else a text ("nan", "(1+2j)"), or null for nothing.
+  void value(std::string_view name, const std::string& text) {
+    json_.key(name);
+    double number = 0;
+    std::int64_t integer = 0;
+    const char *begin = text.data(), *end = begin + text.size();
+    if (text.empty()) {
+      json_.null();
+    } else if (const auto read = std::from_chars(begin, end, integer); read.ec == std::errc() && read.ptr == end) {
+      json_.number(integer);
+    } else if (const auto read = std::from_chars(begin, end, number);
+               read.ec == std::errc() && read.ptr == end && std::isfinite(number)) {
+      json_.number(number);
+    } else {
+      json_.text(text);
+    }
   }
 
   void number_or_null(std::string_view name, double value) {
@@ -123,15 +154,15 @@ class Writer {
     json_.key("nan_a").number(m.nan_a).key("nan_b").number(m.nan_b).key("inf_a").number(m.inf_a).key("inf_b").number(
         m.inf_b);
     shape("worst_index", m.worst_index);
-    number_or_null("worst_a", m.worst_a);
-    number_or_null("worst_b", m.worst_b);
+    value("worst_a", m.worst_a);
+    value("worst_b", m.worst_b);
     json_.key("ranges").begin_array();
     for (const auto& range : m.ranges) json_.begin_array().number(range[0]).number(range[1]).end_array();
     json_.end_array();
     json_.key("relation");
     m.relation.empty() ? json_.null() : json_.text(m.relation);
     json_.key("remark");
-    m.remark.empty() ? json_.null() : json_.text(m.remark);
+    m.obstacle == DiffObstacle::None ? json_.null() : json_.text(obstacle_in_words(m.obstacle));
     json_.end_object();
   }
 

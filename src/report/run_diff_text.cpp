@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,23 +7,6 @@
 
 namespace tenscope::report {
 namespace {
-
-std::string said_module(const std::string& path) { return path.empty() ? "the model" : path; }
-
-std::string when(const DiffPlace& place) {
-  std::string text = fmt::format("step {}", place.step);
-  if (place.io != "param" && place.phase != "init") text += fmt::format(", call {}", place.call);
-  if (place.rank != 0) text += fmt::format(", rank {}", place.rank);
-  if (!place.phase.empty()) text += ", " + place.phase;
-  return text;
-}
-
-std::string percent(double part) {
-  if (std::isinf(part)) return "a is 0 there";
-  if (part >= 10) return fmt::format("{:.3g} times the largest |a|", part);
-  if (part >= 0.001) return fmt::format("{:.3g} % of the largest |a|", 100 * part);
-  return fmt::format("{:.2g} of the largest |a|", part);
-}
 
 bool is_whole_axis(const DiffMetrics& metrics, std::size_t axis) {
   return metrics.ranges[axis][0] == 0 && metrics.ranges[axis][1] == metrics.shape_a[axis];
@@ -40,29 +22,21 @@ std::string slices(const DiffMetrics& metrics) {
   return text;
 }
 
-std::string plural(std::size_t count, std::string_view one) {
-  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
-}
-
-std::string where_seen(const DiffPlace& place) {
-  if (place.io == "grad") return "gradient of " + place.name;
-  return place.name;
-}
-
 class TextReport {
  public:
   TextReport(const RunDiff& diff, const RunDiffTextOptions& options) : diff_(diff), options_(options) {}
 
   std::string write() {
-    const bool is_bad = !diff_.within_tolerance;
-    line(bold(run_diff_answer(diff_, options_.strict), is_bad ? "31" : "32"));
+    const char* color = diff_.within_tolerance() ? "32" : diff_.verdict == DiffVerdict::Differs ? "31" : "33";
+    line(bold(run_diff_answer(diff_, options_.strict), color));
     if (diff_.first_divergence) evidence(*diff_.first_divergence);
-    counts();
+    field("tensors", coverage_in_words(diff_));
+    if (diff_.first_unknown) field("first unknown", place_in_words(*diff_.first_unknown));
     if (diff_.first_bit_difference && !is_first_bit_the_divergence()) bits(*diff_.first_bit_difference);
     more_origins();
     names();
-    for (const std::string& setting : diff_.settings) line("setting differs: " + setting);
-    for (const std::string& note : diff_.notes) line("note: " + note);
+    for (const DiffSetting& setting : diff_.settings) line("setting differs: " + setting_in_words(setting));
+    for (const DiffNote& note : diff_.notes) line("note: " + note_in_words(note));
     return std::move(out_);
   }
 
@@ -79,30 +53,27 @@ class TextReport {
   }
 
   void evidence(const DiffOrigin& origin) {
-    field("why", origin.reason);
+    field("why", reason_in_words(origin));
     if (!origin.place.cls.empty())
       field("module",
-            fmt::format("{} ({}, in {})", said_module(origin.place.module), origin.place.cls, origin.place.root));
-    field("difference", metrics_in_words(origin.metrics));
+            fmt::format("{} ({}, in {})", module_in_words(origin.place.module), origin.place.cls, origin.place.root));
+    if (origin.reason.cause == DiffCause::End) {
+      if (!origin.reason.tensor.empty() && origin.metrics.differing > 0)
+        field("last values", fmt::format("{}: {}", origin.reason.tensor, metrics_in_words(origin.metrics)));
+    } else {
+      field("difference", metrics_in_words(origin.metrics));
+    }
     if (!origin.metrics.relation.empty()) field("relation", origin.metrics.relation);
     if (const std::string text = slices(origin.metrics); !text.empty()) field("only in", text);
     if (origin.seen_as != origin.place.name) field("first seen in", origin.seen_as);
-    if (origin.last_agreeing)
-      field("last agreeing", fmt::format("{} ({})", where_seen(*origin.last_agreeing), when(*origin.last_agreeing)));
+    if (origin.last_agreeing) field("last agreeing", place_in_words(*origin.last_agreeing));
     if (!origin.place.site.empty()) field("source", origin.place.site);
     if (origin.tensors > 1) field("together with", plural(origin.tensors - 1, "tensor") + " of the same kind");
   }
 
-  void counts() {
-    line(fmt::format(
-        "  {:<14} {} compared: {} equal in bits, {} within rounding noise, {}", "tensors", diff_.compared,
-        diff_.bit_equal, diff_.noise,
-        diff_.within_tolerance ? "none beyond it" : fmt::format("{} differ as a consequence", diff_.consequences)));
-  }
-
   void bits(const DiffOrigin& origin) {
     field("first in bits",
-          fmt::format("{} ({}): {}", tensor_in_words(origin), when(origin.place), metrics_in_words(origin.metrics)));
+          fmt::format("{} ({}): {}", tensor_in_words(origin), moment_in_words(origin.place), metrics_in_words(origin.metrics)));
   }
 
   void more_origins() {
@@ -111,10 +82,10 @@ class TextReport {
                      diff_.origin_count == 2 ? "s" : "", diff_.origin_count == 2 ? "its" : "their"));
     for (std::size_t i = 1; i < diff_.origins.size() && i <= options_.top; ++i) {
       const DiffOrigin& origin = diff_.origins[i];
-      line(fmt::format("  {:<28} {:<40} {:<28} {}", said_module(origin.place.module), tensor_in_words(origin),
-                       when(origin.place),
+      line(fmt::format("  {:<28} {:<40} {:<28} {}", module_in_words(origin.place.module), tensor_in_words(origin),
+                       moment_in_words(origin.place),
                        std::isfinite(origin.metrics.rel_max) ? fmt::format("{:.2g}", origin.metrics.rel_max)
-                                                             : origin.metrics.remark));
+                                                             : obstacle_in_words(origin.metrics.obstacle)));
     }
     if (diff_.origin_count > options_.top + 1)
       line(fmt::format("  ... {} more", diff_.origin_count - 1 - options_.top));
@@ -124,7 +95,7 @@ class TextReport {
     if (!diff_.renamed.empty()) {
       line(plural(diff_.renamed.size(), "module") + " renamed:");
       for (std::size_t i = 0; i < diff_.renamed.size() && i < options_.top; ++i)
-        line(fmt::format("  {} -> {}", said_module(diff_.renamed[i].a), said_module(diff_.renamed[i].b)));
+        line(fmt::format("  {} -> {}", module_in_words(diff_.renamed[i].a), module_in_words(diff_.renamed[i].b)));
       if (diff_.renamed.size() > options_.top) line(fmt::format("  ... {} more", diff_.renamed.size() - options_.top));
     }
     for (const int side : {0, 1}) {
@@ -135,7 +106,7 @@ class TextReport {
       line(fmt::format("only in the {} run: {}", side == 0 ? "first" : "second",
                        here.size() == 1 ? "1 module or tensor" : fmt::format("{} modules or tensors", here.size())));
       for (std::size_t i = 0; i < here.size() && i < options_.top; ++i)
-        line(fmt::format("  {}{} ({})", here[i]->name.empty() ? said_module(here[i]->module) : here[i]->name,
+        line(fmt::format("  {}{} ({})", here[i]->name.empty() ? module_in_words(here[i]->module) : here[i]->name,
                          here[i]->cls.empty() ? "" : ", " + here[i]->cls, plural(here[i]->events, "value")));
       if (here.size() > options_.top) line(fmt::format("  ... {} more", here.size() - options_.top));
     }
@@ -147,55 +118,6 @@ class TextReport {
 };
 
 }  // namespace
-
-std::string tensor_in_words(const DiffOrigin& origin) {
-  const DiffPlace& place = origin.place;
-  if (place.io == "loss") return "the loss";
-  if (place.io == "grad") return "gradient of " + place.name;
-  if (place.io == "param") return "parameter " + place.name;
-  if (place.io == "buffer") return "buffer " + place.name;
-  if (place.io == "input" && origin.seen_in.empty()) return "input of the model (" + place.name + ")";
-  return place.name;
-}
-
-std::string metrics_in_words(const DiffMetrics& metrics) {
-  if (!metrics.remark.empty() && !(metrics.max_abs > 0)) {
-    std::string text = metrics.remark;
-    if (metrics.shape_a != metrics.shape_b)
-      text += fmt::format(": [{}] and [{}]", fmt::join(metrics.shape_a, ", "), fmt::join(metrics.shape_b, ", "));
-    return text;
-  }
-  std::string text;
-  if (metrics.nan_a != metrics.nan_b)
-    text += fmt::format("{} NaN in the first, {} in the second; ", metrics.nan_a, metrics.nan_b);
-  if (metrics.inf_a != metrics.inf_b)
-    text += fmt::format("{} infinities in the first, {} in the second; ", metrics.inf_a, metrics.inf_b);
-  text += fmt::format("max |b-a| {:.3g} ({}), {} of {} elements", metrics.max_abs, percent(metrics.rel_max),
-                      metrics.differing, metrics.count);
-  if (!metrics.worst_index.empty())
-    text += fmt::format(", worst at [{}]: {:.6g} became {:.6g}", fmt::join(metrics.worst_index, ", "), metrics.worst_a,
-                        metrics.worst_b);
-  if (metrics.dtype_a != metrics.dtype_b) text += fmt::format("; {} became {}", metrics.dtype_a, metrics.dtype_b);
-  return text;
-}
-
-std::string run_diff_answer(const RunDiff& diff, bool strict) {
-  if (diff.first_divergence) {
-    const DiffOrigin& first = *diff.first_divergence;
-    return fmt::format("first divergence: {} in {} ({})", tensor_in_words(first), said_module(first.place.module),
-                       when(first.place));
-  }
-  if (!diff.within_tolerance) return "the runs have nothing in common";
-  if (diff.compared == 0 && diff.unmatched.empty()) return "nothing to compare: neither run has a tensor or a number";
-  const bool is_other = !diff.renamed.empty() || !diff.unmatched.empty();
-  std::string text = diff.equal                        ? "equal: every tensor agrees bit for bit"
-                     : diff.compared == diff.bit_equal ? "equal numbers: every tensor on both sides agrees bit for bit"
-                                                       : "equal within tolerance: only rounding noise";
-  if (!diff.renamed.empty()) text += fmt::format("; {} renamed", plural(diff.renamed.size(), "module"));
-  if (!diff.unmatched.empty()) text += fmt::format("; {} on one side only", diff.unmatched.size());
-  if (strict && is_other) text += " (a difference, by --strict)";
-  return text;
-}
 
 std::string run_diff_text(const RunDiff& diff, const RunDiffTextOptions& options) {
   return TextReport(diff, options).write();

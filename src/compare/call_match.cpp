@@ -1,21 +1,23 @@
 // Overview. A lane is a row of outermost calls, each known by its module, the fingerprints of its inputs, and whether a
 // backward went through it. Rows of different lengths are aligned; where that pairs more calls of equal inputs than
-// their numbers do, the second lane is numbered anew. Numbers of calls inside an outermost call are counted from its
-// beginning, those of backwards from the outermost call before them. What has no partner gets numbers that nothing has.
-#include "compare/call_shift.hpp"
+// their numbers do, each event of the second lane gets the number that it has in the first run's count. Calls inside an
+// outermost call are counted from its beginning, backwards from the outermost call before them.
+#include "compare/call_match.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 
+#include "compare/call_key.hpp"
 #include "compare/sequence.hpp"
+#include "compare/thresholds.hpp"
 
 namespace tenscope::compare {
 namespace {
 
-constexpr std::int64_t kNoPartner = std::int64_t{1} << 40;
 constexpr std::size_t kOutside = ~std::size_t{0};
 
 struct OuterCall {
@@ -35,7 +37,7 @@ class Row {
  public:
   Row(const Lane& lane, const ModuleTree& tree, const std::vector<int>* to_a) : tree_(tree), to_a_(to_a) {
     std::unordered_map<std::uint64_t, std::vector<std::size_t>> stacks;  // outermost calls under way, by thread
-    std::unordered_map<std::uint64_t, std::size_t> made_in;              // by module and call
+    std::unordered_map<CallKey, std::size_t, CallKeyHash> made_in;        // by module (of this run's tree) and call
     outer_.assign(lane.items.size(), kOutside);
     for (std::size_t i = 0; i < lane.items.size(); ++i) {
       const Item& item = lane.items[i];
@@ -45,15 +47,15 @@ class Row {
         if (stack.empty()) calls.push_back({.node = node, .root = item.root, .call = item.call, .step = item.step});
         stack.push_back(stack.empty() ? calls.size() - 1 : stack.back());
         calls[stack.back()].first_call.try_emplace(node, item.call);
-        made_in[key(item)] = stack.back();
+        made_in[own_key(item)] = stack.back();
       }
       if (!stack.empty()) {
         outer_[i] = stack.back();
         OuterCall& call = calls[stack.back()];
-        if (item.io == Io::Input && node == call.node && item.call == call.call && item.is_tensor)
+        if (item.io == Io::Input && node == call.node && item.call == call.call && item.is_tensor())
           call.inputs = call.inputs * 31 + item.fingerprint.low;
       } else if (item.io == Io::GradOutput || item.io == Io::GradInput) {
-        if (const auto made = made_in.find(key(item)); made != made_in.end()) {
+        if (const auto made = made_in.find(own_key(item)); made != made_in.end()) {
           outer_[i] = made->second;
           calls[made->second].has_backward = true;
         }
@@ -80,8 +82,8 @@ class Row {
   std::vector<OuterCall> calls;
 
  private:
-  static std::uint64_t key(const Item& item) {
-    return ModuleTree::key(item.root, item.scope) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(item.call);
+  CallKey own_key(const Item& item) const {
+    return {item.root == 0 ? -1 : tree_.find(item.root, item.scope), item.call};
   }
 
   const ModuleTree& tree_;
@@ -89,35 +91,34 @@ class Row {
   std::vector<std::size_t> outer_, calls_before_;
 };
 
-class Renumberer {
+class Counter {
  public:
-  Renumberer(const Row& a, const Row& b, std::vector<std::size_t> partner)
-      : a_(a), b_(b), partner_(std::move(partner)) {}
+  Counter(const Row& a, const Row& b, std::vector<std::size_t> partner) : a_(a), b_(b), partner_(std::move(partner)) {}
 
-  void renumber(Item& item, std::size_t at) const {
+  CallNumber number(const Item& item, std::size_t at) const {
+    const CallNumber as_recorded{item.step, item.call}, alone{item.step, item.call, false};
     if (const std::size_t outer = b_.outer(at); outer != kOutside) {
       const OuterCall* other = partner(outer);
-      const int node = b_.node_of(item);
-      const auto first = other == nullptr ? decltype(other->first_call.end()){} : other->first_call.find(node);
-      if (other == nullptr || first == other->first_call.end()) {
-        item.call += kNoPartner;
-        return;
-      }
-      item.call += first->second - b_.calls[outer].first_call.at(node);
-      item.step += other->step - b_.calls[outer].step;
-    } else if (Row::is_of_backward(item) && b_.calls_before(at) > 0) {
+      if (other == nullptr) return alone;
+      const auto theirs = other->first_call.find(b_.node_of(item)),
+                 ours = b_.calls[outer].first_call.find(b_.node_of(item));
+      if (theirs == other->first_call.end() || ours == b_.calls[outer].first_call.end()) return alone;
+      return {item.step + other->step - b_.calls[outer].step, item.call + theirs->second - ours->second};
+    }
+    if (Row::is_of_backward(item) && b_.calls_before(at) > 0) {
       const std::size_t before = b_.calls_before(at) - 1;
       const OuterCall* other = partner(before);
-      if (other == nullptr || other->first_backward < 0)
-        item.call += kNoPartner;
-      else
-        item.call += other->first_backward - b_.calls[before].first_backward;
-    } else if (item.phase == Phase::Init && item.is_tensor && b_.calls_before(at) > 0 &&
-               b_.calls_before(at) < b_.calls.size()) {
+      if (other == nullptr || other->first_backward < 0) return alone;
+      return {item.step, item.call + other->first_backward - b_.calls[before].first_backward};
+    }
+    const bool is_between = b_.calls_before(at) > 0 && b_.calls_before(at) < b_.calls.size();
+    if (item.phase == Phase::Init && item.is_tensor() && is_between) {
       const std::size_t next = b_.calls_before(at);
       const OuterCall* other = partner(next);
-      item.step += other == nullptr ? kNoPartner : other->step - b_.calls[next].step;
+      if (other == nullptr) return alone;
+      return {item.step + other->step - b_.calls[next].step, item.call};
     }
+    return as_recorded;
   }
 
  private:
@@ -136,27 +137,26 @@ std::vector<std::uint64_t> tokens(const Row& row) {
   return result;
 }
 
-std::string list_left_over(const Row& row, const std::vector<bool>& is_paired, std::string_view which,
-                           const Interner& interner) {
+void note_left_over(const Row& row, const std::vector<bool>& is_paired, int side, const Interner& interner,
+                    std::vector<DiffNote>& notes) {
   std::map<TextId, std::vector<std::int64_t>> left;
   for (std::size_t i = 0; i < row.calls.size(); ++i)
     if (!is_paired[i]) left[row.calls[i].root].push_back(row.calls[i].call);
-  std::string text;
   for (const auto& [root, calls] : left) {
-    constexpr std::size_t kMaxListed = 5;
-    const auto end = calls.begin() + static_cast<std::ptrdiff_t>(std::min(calls.size(), kMaxListed));
-    text += fmt::format("{}{} run: call{} {}{} of {}", text.empty() ? "" : "; ", which, calls.size() == 1 ? "" : "s",
-                        fmt::join(calls.begin(), end, ", "),
-                        calls.size() > kMaxListed ? fmt::format(" and {} more", calls.size() - kMaxListed) : "",
-                        interner.text(root));
+    const auto end = calls.begin() + static_cast<std::ptrdiff_t>(std::min(calls.size(), thresholds::kListedCalls));
+    notes.push_back({.kind = DiffNote::Kind::ExtraCalls,
+                     .side = side,
+                     .subject = std::string(interner.text(root)),
+                     .a = fmt::format("{}", fmt::join(calls.begin(), end, ", ")),
+                     .b = {},
+                     .count = calls.size()});
   }
-  return text;
 }
 
 }  // namespace
 
-std::optional<ShiftedLane> shift_calls(const Lane& a, const Lane& b, const ModuleTree& tree_a, const ModuleTree& tree_b,
-                                       const std::vector<int>& module_to_b, const Interner& interner) {
+std::optional<CallMatch> match_calls(const Lane& a, const Lane& b, const ModuleTree& tree_a, const ModuleTree& tree_b,
+                                     const std::vector<int>& module_to_a, const Interner& interner) {
   const auto outermost_calls = [](const Lane& lane) {
     std::unordered_map<std::uint64_t, int> depth;
     std::size_t count = 0;
@@ -167,10 +167,7 @@ std::optional<ShiftedLane> shift_calls(const Lane& a, const Lane& b, const Modul
     return count;
   };
   if (outermost_calls(a) == outermost_calls(b)) return std::nullopt;
-  std::vector<int> to_a(tree_b.nodes.size(), -1);
-  for (std::size_t i = 0; i < module_to_b.size(); ++i)
-    if (module_to_b[i] >= 0) to_a[static_cast<std::size_t>(module_to_b[i])] = static_cast<int>(i);
-  const Row row_a(a, tree_a, nullptr), row_b(b, tree_b, &to_a);
+  const Row row_a(a, tree_a, nullptr), row_b(b, tree_b, &module_to_a);
   const std::vector<std::uint64_t> tokens_a = tokens(row_a), tokens_b = tokens(row_b);
   const auto pairs = align_sequences(tokens_a, tokens_b, [&](std::size_t i, std::size_t j) {
     return tokens_a[i] == tokens_b[j] ? 8 : row_a.calls[i].sort() == row_b.calls[j].sort() ? 1 : 0;
@@ -180,24 +177,21 @@ std::optional<ShiftedLane> shift_calls(const Lane& a, const Lane& b, const Modul
     same_by_number += tokens_a[i] == tokens_b[i];
   std::vector<std::size_t> partner(tokens_b.size(), kOutside);
   std::vector<bool> is_paired_a(tokens_a.size()), is_paired_b(tokens_b.size());
-  for (const auto& [i, j] : pairs) {
+  for (const auto& [i, j] : pairs.pairs) {
     same_by_inputs += tokens_a[i] == tokens_b[j];
     partner[j] = i;
     is_paired_a[i] = is_paired_b[j] = true;
   }
   if (same_by_inputs <= same_by_number) return std::nullopt;
 
-  ShiftedLane shifted{b, ""};
-  const Renumberer renumberer(row_a, row_b, std::move(partner));
-  for (std::size_t j = 0; j < shifted.lane.items.size(); ++j) renumberer.renumber(shifted.lane.items[j], j);
-  std::string left = list_left_over(row_a, is_paired_a, "first", interner);
-  const std::string left_b = list_left_over(row_b, is_paired_b, "second", interner);
-  if (!left.empty() && !left_b.empty()) left += "; ";
-  shifted.note = fmt::format(
-      "the runs call their models a different number of times; calls with the same inputs were "
-      "compared, these have no partner: {}{}",
-      left, left_b);
-  return shifted;
+  CallMatch match;
+  const Counter counter(row_a, row_b, std::move(partner));
+  match.numbers.reserve(b.items.size());
+  for (std::size_t j = 0; j < b.items.size(); ++j) match.numbers.push_back(counter.number(b.items[j], j));
+  note_left_over(row_a, is_paired_a, 0, interner, match.notes);
+  note_left_over(row_b, is_paired_b, 1, interner, match.notes);
+  if (pairs.is_rough) match.notes.push_back({.kind = DiffNote::Kind::RoughAlignment});
+  return match;
 }
 
 }  // namespace tenscope::compare

@@ -1,0 +1,158 @@
+#include "compare/backward_judge.hpp"
+
+#include <algorithm>
+
+#include "compare/backward_order.hpp"
+
+namespace tenscope::compare {
+
+BackwardJudge::BackwardJudge(LaneState& state)
+    : state_(state),
+      arriving_(state.alignment.tree_a.nodes.size()),
+      has_gradient_flow_(std::any_of(state.a.begin(), state.a.end(),
+                                     [](const Item& item) { return item.io == Io::GradOutput; })) {}
+
+void BackwardJudge::visit_loss(const Observation& o) {
+  Trust inputs = state_.at_hand(kProgram);
+  if (const int node = state_.node_of(o); node >= 0) inputs.add(state_.modules.of(node));
+  const Judged judged = state_.judge(o, inputs, Stage::Forward);
+  if (judged.is_origin()) state_.blame(o, "", {.cause = DiffCause::Loss}, inputs);
+  state_.frames[kProgram].backward = judged.trust;
+  state_.frames[kProgram].has_backward = true;
+  std::fill(arriving_.begin(), arriving_.end(), Arriving{});
+}
+
+// What the gradients that reach the inside of a frame are computed from.
+Trust BackwardJudge::flowing_into(int id) const {
+  Trust trust;
+  for (;; id = state_.frames[id].parent) {
+    trust.add(state_.frames[id].forward);
+    trust.add(state_.frames[id].backward);
+    if (state_.frames[id].has_backward || id == kProgram) return trust;
+  }
+}
+
+void BackwardJudge::spread(int id, const Trust& trust) {
+  for (;; id = state_.frames[id].parent) {
+    state_.frames[id].backward.add(trust);
+    if (id == kProgram) return;
+  }
+}
+
+void BackwardJudge::visit_grad_output(const Observation& o) {
+  Frames& frames = state_.frames;
+  const int id = frames.of(state_.call_of(o));
+  const int around = frames[id].parent;
+  const Trust inputs = flowing_into(around);
+  const Judged judged = state_.judge(o, inputs, Stage::Backward);
+  if (judged.is_origin()) {
+    state_.blame(o, frames.path(around), {.cause = DiffCause::GradientReaching, .module = frames.path(id)}, inputs);
+    frames[around].backward.is_tainted = true;
+  }
+  frames[id].backward.add(judged.trust);
+  frames[id].has_backward = true;
+  spread(around, judged.trust);
+  arrive(frames[id].node, judged.trust);
+}
+
+void BackwardJudge::visit_grad_input(const Observation& o) {
+  Frames& frames = state_.frames;
+  const int id = frames.of(state_.call_of(o));
+  Trust inputs = frames[id].has_backward ? frames[id].backward : flowing_into(id);
+  inputs.add(frames[id].forward);
+  inputs.add(state_.modules.of(frames[id].node));
+  const Judged judged = state_.judge(o, inputs, Stage::Backward);
+  if (judged.is_origin() && !o.is_on_both_sides())
+    state_.blame(o, frames.path(giver_of_inputs(id)), {.cause = DiffCause::GradientCutOff, .module = frames.path(id)},
+                 inputs);
+  else if (judged.is_origin())
+    state_.blame(o, frames.path(id), {.cause = DiffCause::GradientLeaving, .module = frames.path(id)}, inputs);
+  spread(frames[id].parent, judged.trust);
+}
+
+// The innermost frame whose code made the inputs of a frame, and did not only pass its own inputs on.
+int BackwardJudge::giver_of_inputs(int id) const {
+  const Frames& frames = state_.frames;
+  const std::vector<Fingerprint>& inputs = frames[id].inputs;
+  int giver = frames[id].parent;
+  const auto is_passed_on = [&](const Fingerprint& input) {
+    const std::vector<Fingerprint>& own = frames[giver].inputs;
+    return std::find(own.begin(), own.end(), input) != own.end();
+  };
+  while (giver != kProgram && !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), is_passed_on))
+    giver = frames[giver].parent;
+  return giver;
+}
+
+void BackwardJudge::arrive(int node, const Trust& trust) {
+  for (int at = node; at >= 0; at = state_.alignment.tree_a.nodes[static_cast<std::size_t>(at)].parent)
+    arriving_[static_cast<std::size_t>(at)].trust.add(trust);
+  if (node >= 0) arriving_[static_cast<std::size_t>(node)].is_known = true;
+}
+
+void BackwardJudge::visit_grad(const Observation& o) {
+  const int node = state_.node_of(o);
+  const ParameterKey key = state_.parameter_of(o);
+  Trust inputs = state_.gradient_trust[key];
+  inputs.add(state_.modules.of(node));
+  if (node >= 0) inputs.add(arriving_[static_cast<std::size_t>(node)].trust);
+  if (state_.frames.was_called(node)) inputs.add(state_.frames[state_.frames.latest(node)].forward);
+  const bool is_flow_known = node >= 0 && arriving_[static_cast<std::size_t>(node)].is_known;
+  if (!is_flow_known) {
+    inputs.add(state_.frames[kProgram].forward);
+    inputs.add(state_.frames[kProgram].backward);
+  }
+  const Judged judged = state_.judge(o, inputs, Stage::Backward, state_.gradient_floor(o));
+  pending_.push_back({o, state_.position, judged, inputs, is_flow_known, state_.last_agreeing});
+  state_.gradient_trust[key] = judged.trust;
+  state_.latest_gradient[key] = o;
+  gradients_now_.add(judged.trust);
+}
+
+void BackwardJudge::finish() {
+  state_.gradients.add(gradients_now_);
+  gradients_now_ = {};
+  if (pending_.empty()) return;
+  show_gradient_for_inner_origins();
+  const bool is_any_unexplained = std::any_of(pending_.begin(), pending_.end(), [](const PendingGradient& g) {
+    return g.judged.is_origin() && !g.is_flow_known;
+  });
+  std::optional<std::string> between;
+  if (is_any_unexplained && !has_gradient_flow_) {
+    std::vector<GradientSeen> seen;
+    for (const PendingGradient& g : pending_) seen.push_back({state_.node_of(g.observation), g.judged.is_origin()});
+    between = blame_by_order(state_.alignment.tree_a, state_.frames.call_order(), seen);
+  }
+  for (const PendingGradient& g : pending_) {
+    if (!g.judged.is_origin()) continue;
+    const Item& item = state_.item_of(g.observation);
+    const std::string module = state_.text(item.scope);
+    const DiffCause cause = between           ? DiffCause::GradientBetween
+                            : g.is_flow_known ? DiffCause::GradientOfParameter
+                                              : DiffCause::GradientUnexplained;
+    Origin& origin = state_.blame(
+        g.observation, between.value_or(module),
+        {.cause = cause, .module = module, .tensor = join_path(module, state_.interner.text(item.parameter))},
+        g.inputs);
+    origin.position = g.position;
+    origin.last_agreeing = g.last_agreeing;
+  }
+  pending_.clear();
+}
+
+// A gradient inside the network is told by the first parameter's gradient that differs with it.
+void BackwardJudge::show_gradient_for_inner_origins() {
+  const PendingGradient* first = nullptr;
+  for (const PendingGradient& g : pending_)
+    if (g.judged.is_beyond_noise() &&
+        (first == nullptr || state_.parameter_order(g.observation) < state_.parameter_order(first->observation)))
+      first = &g;
+  if (first == nullptr) return;
+  for (Origin& origin : state_.origins) {
+    const Io seen = state_.item_of(origin.seen).io;
+    const bool is_inner = seen == Io::GradOutput || seen == Io::GradInput;
+    if (is_inner && state_.item_of(origin.shown).io != Io::Grad) origin.shown = first->observation;
+  }
+}
+
+}  // namespace tenscope::compare

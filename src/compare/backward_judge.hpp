@@ -1,0 +1,47 @@
+#pragma once
+
+#include <vector>
+
+#include "compare/lane_state.hpp"
+
+namespace tenscope::compare {
+
+// Judges the loss and the gradients of a backward. Overview in causality.cpp.
+class BackwardJudge {
+ public:
+  explicit BackwardJudge(LaneState& state);
+
+  void visit_loss(const Observation& o);
+  void visit_grad_output(const Observation& o);
+  void visit_grad_input(const Observation& o);
+  void visit_grad(const Observation& o);  // of a parameter
+  void finish();                          // all parameters' gradients of one backward have been seen
+
+ private:
+  struct PendingGradient {
+    Observation observation;
+    std::size_t position;
+    Judged judged;
+    Trust inputs;
+    bool is_flow_known;
+    std::int64_t last_agreeing;
+  };
+  struct Arriving {  // what reached a module in the current backward, over all its calls
+    Trust trust;
+    bool is_known = false;
+  };
+
+  Trust flowing_into(int frame) const;
+  void spread(int frame, const Trust& trust);
+  int giver_of_inputs(int frame) const;
+  void arrive(int node, const Trust& trust);
+  void show_gradient_for_inner_origins();
+
+  LaneState& state_;
+  std::vector<Arriving> arriving_;  // by node
+  std::vector<PendingGradient> pending_;
+  Trust gradients_now_;
+  bool has_gradient_flow_ = false;  // gradients inside the network were recorded
+};
+
+}  // namespace tenscope::compare

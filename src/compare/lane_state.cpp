@@ -1,0 +1,199 @@
+#include "compare/lane_state.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "compare/thresholds.hpp"
+
+namespace tenscope::compare {
+namespace {
+
+bool is_exact(DType dtype) { return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex; }
+
+DType dtype_of(const Item& item) {
+  if (item.is_tensor()) return item.dtype;
+  return item.value == ValueKind::Float ? DType::F32 : DType::I64;  // a Python float often was a float32
+}
+
+// A tensor that is computed from equal ones in another dtype is measured by the finer of the two: the change of dtype
+// is part of the difference. Where dtypes differed before, the coarser one says what can be expected.
+DType judged_dtype(const Item& x, const Item& y, bool are_dtypes_inherited) {
+  const DType of_x = dtype_of(x), of_y = dtype_of(y);
+  const bool is_x_coarser = unit_roundoff(of_x) > unit_roundoff(of_y);
+  return is_x_coarser == are_dtypes_inherited ? of_x : of_y;
+}
+
+// What a module, the loss or the program made, and neither what it was given nor what it is made of.
+bool is_result(const Item& item) {
+  return item.io == Io::Output || item.io == Io::None || item.io == Io::Local || item.io == Io::Loss;
+}
+
+}  // namespace
+
+LaneState::LaneState(const Alignment& the_alignment, std::size_t the_lane, const Interner& the_interner,
+                     const Measures& measures, const NoiseJudge& noise, Findings& findings)
+    : alignment(the_alignment),
+      lane(the_lane),
+      pair(the_alignment.lanes[the_lane]),
+      interner(the_interner),
+      a(pair.a->items),
+      b(pair.b->items),
+      observations(list_observations(the_alignment, pair, the_interner)),
+      frames(the_alignment.tree_a),
+      modules(the_alignment.tree_a),
+      measures_(measures),
+      noise_(noise),
+      findings_(findings) {
+  for (const Item& item : a) {
+    const int node = alignment.node_of_a(item);
+    if (item.io == Io::Grad) {
+      double& largest = largest_gradient_[{node, item.step, item.call}];
+      largest = std::max(largest, item.abs_max);
+    }
+    if (item.io == Io::Param && item.phase == Phase::Init)
+      parameter_order_.try_emplace({node, item.parameter}, parameter_order_.size());
+  }
+}
+
+CallKey LaneState::call_of(const Observation& o) const {
+  const bool is_in_a = o.a != kNothing;
+  return {node_of(o), is_in_a ? item_of(o).call : pair.number_of_b(static_cast<std::size_t>(o.b)).call};
+}
+
+std::size_t LaneState::parameter_order(const Observation& o) const {
+  const auto found = parameter_order_.find(parameter_of(o));
+  return found == parameter_order_.end() ? std::numeric_limits<std::size_t>::max() : found->second;
+}
+
+std::string LaneState::module_path(int node) const {
+  return node < 0 ? std::string() : alignment.tree_a.nodes[static_cast<std::size_t>(node)].path;
+}
+
+Trust LaneState::at_hand(int frame) const {
+  Trust trust = frames[frame].forward;
+  trust.add(modules.of(frames[frame].node));
+  return trust;
+}
+
+double LaneState::gradient_floor(const Observation& o) const {
+  const Item& item = item_of(o);
+  const auto found = largest_gradient_.find({node_of(o), item.step, item.call});
+  return found == largest_gradient_.end() ? 0 : thresholds::kGradientFloor * found->second;
+}
+
+Observation LaneState::with_last_value(Observation o) const {
+  const auto last = latest_value.find(parameter_of(o));
+  if (last == latest_value.end()) return o;
+  if (o.a == kNothing) o.a = last->second.a;
+  if (o.b == kNothing) o.b = last->second.b;
+  return o;
+}
+
+Judged LaneState::judge(const Observation& o, const Trust& inputs, Stage stage, double floor) {
+  const Judged judged = judge_pair(o, inputs, stage, floor);
+  const Item& item = item_of(o);
+  if (o.is_on_both_sides() && is_result(item)) ++findings_.compared_results;
+  const int node = node_of(o);
+  if (node < 0) return judged;
+  ModuleVerdict& module = findings_.modules[static_cast<std::size_t>(node)];
+  module.is_compared = true;
+  if (judged.verdict != Verdict::Equal) module.is_bit_equal = false;
+  if (judged.verdict == Verdict::Unknown) module.is_unknown = true;
+  if (judged.is_beyond_noise() && module.is_within_tolerance) {
+    module.is_within_tolerance = false;
+    module.step = item.step;
+    module.phase = item.phase;
+  }
+  return judged;
+}
+
+Judged LaneState::judge_pair(const Observation& o, const Trust& inputs, Stage stage, double floor) {
+  ++findings_.compared;
+  const auto beyond_noise = [&]() -> Judged {
+    if (!inputs.is_tainted) return {Verdict::Origin, {.is_tainted = true}};
+    ++findings_.consequences;
+    return {Verdict::Consequence, {.is_tainted = true}};
+  };
+  if (!o.is_on_both_sides()) {
+    note_bit_difference(o);
+    return beyond_noise();
+  }
+  const Item &x = a[static_cast<std::size_t>(o.a)], &y = b[static_cast<std::size_t>(o.b)];
+  if (is_same_value(x, y)) {
+    ++findings_.bit_equal;
+    if (x.is_tensor()) last_agreeing = o.a;
+    return {};
+  }
+  note_bit_difference(o);
+  if (inputs.is_tainted) return beyond_noise();
+  const PairError error = measures_.pair(x, y);
+  if (error.is_comparable && error.differing == 0 && !error.is_lower_bound) {
+    ++findings_.same_values;
+    last_agreeing = o.a;
+    if (dtype_of(x) == dtype_of(y)) return {Verdict::SameValues, {}};
+    note_dtype_change(o);
+    return {Verdict::SameValues, {.other_dtype = static_cast<std::int64_t>(position)}};
+  }
+  const DType dtype = judged_dtype(x, y, inputs.noise > 0);
+  const bool is_update = stage == Stage::Optimizer && x.phase == Phase::Optimizer && x.io == Io::Param;
+  if (!noise_.is_noise(error, dtype, inputs, stage, floor) ||
+      (is_update && !noise_.has_own_tolerance() && is_wrong_update(o)))
+    return beyond_noise();
+  if (error.is_lower_bound) {
+    ++findings_.unknown;
+    if (!findings_.first_unknown) findings_.first_unknown = make_origin(o, text(item_of(o).scope), {}, inputs);
+    return {Verdict::Unknown, {.noise = error.relative(), .is_unknown = true}};
+  }
+  ++findings_.noise;
+  last_agreeing = o.a;
+  return {Verdict::Noise, {.noise = is_exact(dtype) ? 1.0 : error.relative()}};
+}
+
+bool LaneState::is_wrong_update(const Observation& after) const {
+  const ParameterKey key = parameter_of(after);
+  const auto before = latest_value.find(key), gradient = latest_gradient.find(key);
+  if (!measures_.update || before == latest_value.end() || gradient == latest_gradient.end()) return false;
+  if (!before->second.is_on_both_sides() || !gradient->second.is_on_both_sides()) return false;
+  const auto items = [&](const std::vector<Item>& run, std::int64_t Observation::* side) {
+    const auto at = [&](const Observation& o) { return &run[static_cast<std::size_t>(o.*side)]; };
+    return UpdateItems{at(before->second), at(after), at(gradient->second)};
+  };
+  const std::optional<UpdateError> error = measures_.update(items(a, &Observation::a), items(b, &Observation::b));
+  return error && error->is_mistake();
+}
+
+void LaneState::note_bit_difference(const Observation& o) {
+  std::optional<Origin>& first = findings_.first_bit_difference;
+  if (first && (first->lane == lane || first->position <= position)) return;
+  first = make_origin(o, text(item_of(o).scope), {}, {});
+}
+
+void LaneState::note_dtype_change(const Observation& o) {
+  if (findings_.dtype_change)
+    ++findings_.dtype_change->count;
+  else
+    findings_.dtype_change = {.lane = lane, .observation = o};
+}
+
+Origin LaneState::make_origin(const Observation& o, std::string path, DiffReason reason, const Trust& inputs) const {
+  const Item& item = item_of(o);
+  reason.after_unknown = inputs.is_unknown;
+  reason.noise_before = inputs.noise;
+  if (inputs.other_dtype >= 0)
+    reason.other_dtype = text(item_of(observations[static_cast<std::size_t>(inputs.other_dtype)]).name);
+  return {.lane = lane,
+          .position = position,
+          .seen = o,
+          .shown = o,
+          .blamed = std::move(path),
+          .reason = std::move(reason),
+          .last_agreeing = last_agreeing,
+          .step = item.step,
+          .phase = item.phase};
+}
+
+Origin& LaneState::blame(const Observation& o, std::string path, DiffReason reason, const Trust& inputs) {
+  return origins.emplace_back(make_origin(o, std::move(path), std::move(reason), inputs));
+}
+
+}  // namespace tenscope::compare

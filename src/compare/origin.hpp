@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/noise.hpp"
+#include "compare/observations.hpp"
+#include "tenscope/diff.hpp"
+
+namespace tenscope::compare {
+
+// A place where a difference starts, as indices into the items of a pair of lanes.
+struct Origin {
+  std::size_t lane = 0;      // of Alignment::lanes
+  std::size_t position = 0;  // in the order of execution of its lane
+  Observation seen;          // the event on each side; kNothing: it is missing there
+  Observation shown;         // the event to show for it: of a gradient inside, the first parameter's gradient
+  std::string blamed;        // path of the innermost module to blame, in the first run's names
+  DiffReason reason;
+  std::int64_t last_agreeing = kNothing;  // in a's items
+  std::size_t tensors = 1;
+  // What orders origins that arise together: gradients and parameters of one step, initial values.
+  std::int64_t step = 0;
+  Phase phase = Phase::None;
+  bool is_change_in_b = false;  // the event is in the second run alone; seen.a is the value that still holds in the first
+};
+
+// What was seen of a module of the first run.
+struct ModuleVerdict {
+  bool is_compared = false;
+  bool is_bit_equal = true;
+  bool is_within_tolerance = true;
+  bool is_unknown = false;
+  std::int64_t step = 0;  // of the first tensor beyond tolerance
+  Phase phase = Phase::None;
+};
+
+// Equal values in another dtype.
+struct DtypeChange {
+  std::size_t lane = 0;
+  Observation observation;
+  std::size_t count = 1;
+};
+
+struct Findings {
+  std::vector<Origin> origins;  // in the order in which they arise
+  std::optional<Origin> first_bit_difference, first_unknown;
+  std::vector<ModuleVerdict> modules;  // by node of tree_a
+  std::optional<DtypeChange> dtype_change;
+  std::size_t compared = 0, bit_equal = 0, same_values = 0, noise = 0, unknown = 0, consequences = 0;
+  std::size_t compared_results = 0;  // of these, outputs, losses and values recorded by hand
+};
+
+}  // namespace tenscope::compare

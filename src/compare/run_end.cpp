@@ -1,0 +1,88 @@
+// Overview. Behind the last pair of events a lane may have more: the other run ended earlier. Not everything that is
+// left over says so: a module that one run alone has, or a tensor that it alone records, may stand last. What does is a
+// call of a module that both have, a backward, or one more value of a name that was paired before.
+#include "compare/run_end.hpp"
+
+#include <unordered_set>
+
+namespace tenscope::compare {
+namespace {
+
+// The first event behind the last pair by which a run goes on, or kNothing.
+class Tail {
+ public:
+  Tail(const Lane& lane, const std::vector<std::int64_t>& partner, const std::vector<bool>& is_shared,
+       const ModuleTree& tree)
+      : items_(lane.items), is_shared_(is_shared), tree_(tree) {
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (partner[i] == kAlone) continue;
+      end_ = i + 1;
+      if (items_[i].root == 0) known_.insert(items_[i].name);
+    }
+  }
+
+  std::int64_t find() const {
+    for (std::size_t i = end_; i < items_.size(); ++i)
+      if (goes_on(items_[i])) return static_cast<std::int64_t>(i);
+    return kNothing;
+  }
+
+  bool has_pairs() const { return end_ > 0; }
+
+ private:
+  bool goes_on(const Item& item) const {
+    if (item.root == 0) return is_value(item) && known_.contains(item.name);
+    if (item.kind != EventKind::Enter && item.io != Io::Loss) return false;
+    const int node = tree_.find(item.root, item.scope);
+    return node >= 0 && is_shared_[static_cast<std::size_t>(node)];
+  }
+
+  const std::vector<Item>& items_;
+  const std::vector<bool>& is_shared_;
+  const ModuleTree& tree_;
+  std::size_t end_ = 0;
+  std::unordered_set<TextId> known_;  // names without a module that were paired
+};
+
+std::vector<bool> shared(const std::vector<int>& partner) {
+  std::vector<bool> result;
+  for (const int other : partner) result.push_back(other >= 0);
+  return result;
+}
+
+}  // namespace
+
+TextId exception_of(const Lane& lane, const Interner& interner) {
+  for (auto item = lane.items.rbegin(); item != lane.items.rend(); ++item) {
+    if (item->kind == EventKind::Note && interner.text(item->name) == "exception") return item->text;
+    if (item->kind == EventKind::Exit) return item->text;  // 0: the call ended in order
+    if (is_value(*item) || item->kind == EventKind::Enter) break;
+  }
+  return 0;
+}
+
+std::optional<Origin> find_end(const LaneState& state) {
+  const LanePair& pair = state.pair;
+  const std::vector<bool> shared_a = shared(state.alignment.module_to_b), shared_b = shared(state.alignment.module_to_a);
+  const Tail tail_a(*pair.a, pair.to_b, shared_a, state.alignment.tree_a),
+      tail_b(*pair.b, pair.to_a, shared_b, state.alignment.tree_b);
+  if (!tail_a.has_pairs()) return std::nullopt;  // nothing was compared
+  const Observation next{tail_a.find(), tail_b.find()};
+  const TextId raised[] = {exception_of(*pair.a, state.interner), exception_of(*pair.b, state.interner)};
+  if (next.a != kNothing && next.b != kNothing) return std::nullopt;  // both go on, with something else
+  DiffReason reason{.cause = DiffCause::End};
+  if (next.a == kNothing && next.b == kNothing) {
+    if ((raised[0] == 0) == (raised[1] == 0)) return std::nullopt;
+    reason.ended = raised[0] != 0 ? 0 : 1;
+    reason.exception = state.text(raised[reason.ended]);
+    const Observation last{state.last_agreeing != kNothing ? state.last_agreeing : 0, kNothing};
+    return state.make_origin(last, "", std::move(reason), {});
+  }
+  reason.ended = next.a == kNothing ? 0 : 1;
+  reason.exception = state.text(raised[reason.ended]);
+  const std::string module = state.module_path(state.node_of(next));
+  reason.module = module;
+  return state.make_origin(next, module, std::move(reason), {});
+}
+
+}  // namespace tenscope::compare

@@ -1,0 +1,102 @@
+#include "compare/run_values.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "compare/call_key.hpp"
+
+namespace tenscope::compare {
+namespace {
+
+TensorRecord record_of(const Reader& reader, const Item& item) {
+  return std::get<TensorRecord>(reader.event(item.event).value);
+}
+
+std::string number_text(const Item& item, const Interner& interner) {
+  switch (item.value) {
+    case ValueKind::Null:
+      return "None";
+    case ValueKind::Bool:
+      return item.integer != 0 ? "True" : "False";
+    case ValueKind::Integer:
+      return fmt::format("{}", item.integer);
+    case ValueKind::Float:
+      return fmt::format("{}", item.number);
+    default:
+      return std::string(interner.text(item.text));
+  }
+}
+
+}  // namespace
+
+std::size_t RunValues::ContentHash::operator()(const ContentPair& pair) const noexcept {
+  return mix_hash(mix_hash(pair.shape, pair.a.low), pair.b.low);
+}
+
+PairError RunValues::measure(const Item& x, const Item& y) {
+  if (!x.is_tensor() || !y.is_tensor()) return measure_values(x, y, interner_);
+  if (x.shape != y.shape) return {.is_comparable = false, .obstacle = DiffObstacle::Shapes};
+  const auto [place, is_new] =
+      measured_.try_emplace(ContentPair{x.fingerprint, y.fingerprint, x.dtype, y.dtype, x.shape});
+  PairError& error = place->second;
+  if (is_new || (error.is_lower_bound && x.has_bytes && y.has_bytes)) error = measure_tensors(x, y);
+  return error;
+}
+
+PairError RunValues::measure_tensors(const Item& x, const Item& y) const {
+  if (!x.has_bytes || !y.has_bytes) return measure_statistics(record_of(a_, x), record_of(b_, y));
+  const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+  return compare::measure(data_a.view, data_b.view);
+}
+
+std::optional<UpdateError> RunValues::measure_update(const UpdateItems& x, const UpdateItems& y) const {
+  for (const UpdateItems* items : {&x, &y})
+    for (const Item* item : {items->before, items->after, items->gradient}) {
+      const bool is_like_the_first = item->dtype == x.after->dtype && item->shape == x.after->shape;
+      if (!item->has_bytes || !is_like_the_first || kind_of(item->dtype) != DTypeKind::Float) return std::nullopt;
+    }
+  std::vector<TensorData> held;
+  const auto tensors = [&](const Reader& reader, const UpdateItems& items) {
+    const auto view = [&](const Item* item) { return held.emplace_back(reader.tensor(item->event)).view; };
+    return UpdateTensors{view(items.before), view(items.after), view(items.gradient)};
+  };
+  const UpdateTensors of_a = tensors(a_, x), of_b = tensors(b_, y);
+  return compare::measure_update(of_a, of_b);
+}
+
+DiffMetrics RunValues::describe(const Item& x, const Item& y) const {
+  if (x.is_tensor() && y.is_tensor() && x.has_bytes && y.has_bytes) {
+    const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+    return compare::describe(data_a.view, data_b.view);
+  }
+  DiffMetrics metrics;
+  PairError error;
+  metrics.dtype_a = type_name(x);
+  metrics.dtype_b = type_name(y);
+  if (x.is_tensor() && y.is_tensor()) {
+    const TensorRecord tensor_a = record_of(a_, x), tensor_b = record_of(b_, y);
+    metrics.shape_a = tensor_a.shape;
+    metrics.shape_b = tensor_b.shape;
+    metrics.nan_a = tensor_a.stats.nan;
+    metrics.nan_b = tensor_b.stats.nan;
+    metrics.inf_a = tensor_a.stats.pos_inf + tensor_a.stats.neg_inf;
+    metrics.inf_b = tensor_b.stats.pos_inf + tensor_b.stats.neg_inf;
+    error = measure_statistics(tensor_a, tensor_b);
+  } else {
+    error = measure_values(x, y, interner_);
+    metrics.worst_a = x.is_tensor() ? "" : number_text(x, interner_);
+    metrics.worst_b = y.is_tensor() ? "" : number_text(y, interner_);
+  }
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  metrics.count = error.count;
+  metrics.differing = error.differing;
+  metrics.obstacle = error.obstacle;
+  metrics.max_abs = error.is_comparable ? error.max_abs : kNan;
+  metrics.rel_max = error.is_comparable ? error.relative() : kNan;
+  metrics.rel_l2 = error.is_comparable ? error.rel_l2 : kNan;
+  metrics.correlation = error.obstacle == DiffObstacle::None ? error.correlation : kNan;
+  return metrics;
+}
+
+}  // namespace tenscope::compare

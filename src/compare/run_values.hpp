@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+
+#include "compare/lane_state.hpp"
+#include "compare/measure.hpp"
+#include "tenscope/reader.hpp"
+
+namespace tenscope::compare {
+
+// Compares the values of two runs (or of one with itself). Tensors are mapped when they are asked for, and each pair of
+// contents is measured once: a module's output is the next one's input. The readers and the interner must outlive it.
+class RunValues {
+ public:
+  RunValues(const Reader& a, const Reader& b, const Interner& interner) : a_(a), b_(b), interner_(interner) {}
+
+  PairError measure(const Item& x, const Item& y);
+  std::optional<UpdateError> measure_update(const UpdateItems& x, const UpdateItems& y) const;
+  DiffMetrics describe(const Item& x, const Item& y) const;
+
+ private:
+  struct ContentPair {
+    Fingerprint a, b;
+    DType dtype_a, dtype_b;
+    TextId shape;
+    friend bool operator==(const ContentPair&, const ContentPair&) = default;
+  };
+  struct ContentHash {
+    std::size_t operator()(const ContentPair& pair) const noexcept;
+  };
+
+  PairError measure_tensors(const Item& x, const Item& y) const;
+
+  const Reader& a_;
+  const Reader& b_;
+  const Interner& interner_;
+  std::unordered_map<ContentPair, PairError, ContentHash> measured_;
+};
+
+}  // namespace tenscope::compare

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Every number by which the comparison of two runs tells rounding noise from a mistake, and where it comes from.
+// docs/diff.md says the same in words. "Measured" is: on attention, convolutions and matrix products of up to 2048 terms,
+// written in two correct ways. "Chosen" is: such that `make bugs` names every mistake and raises no false alarm.
+namespace tenscope::compare::thresholds {
+
+// How large may the difference of two correct implementations be, in units of roundoff of the tensor's largest value?
+// Measured: 1 to 15 units in float32 and float64, below 1.2 units in the half types, which round once at the end.
+inline constexpr double kWideUnits = 500;
+inline constexpr double kHalfUnits = 3;
+// The Euclidean size of a difference between two correct results of a half type: each element is off by one unit at most.
+inline constexpr double kHalfUnitsL2 = 1;
+
+// From which Euclidean size on, in units of roundoff, is a difference that correlates with the values themselves
+// systematic (a changed factor or epsilon)? Noise has random signs: over 32 elements or more it correlates by 0.5 less
+// than once in a hundred times (the deviation of a cosine of n random numbers is 1 / sqrt(n)). The sizes are chosen.
+inline constexpr double kCorrelated = 0.5;
+inline constexpr double kProportional = 0.95;
+inline constexpr double kCorrelatedUnits = 20;
+inline constexpr double kProportionalUnits = 8;
+inline constexpr double kCorrelatedUnitsHalf = 0.5;
+inline constexpr std::int64_t kEnoughElements = 32;
+
+// How many times the noise of its inputs may a place hand on? Gradients cancel more than activations, and an optimizer
+// that divides by the gradients' size more than those. Chosen.
+inline constexpr double kForwardAmplification = 30;
+inline constexpr double kBackwardAmplification = 100;
+inline constexpr double kOptimizerAmplification = 10000;
+
+// Which part of integers or bools that were computed from noisy inputs may have fallen the other way (an argmax, a mask)? Chosen.
+inline constexpr double kFlippedPart = 0.02;
+
+// A gradient's size counts as this part of the largest gradient of its module at least: a bias before a normalisation
+// has a gradient of nothing but noise. Chosen.
+inline constexpr double kGradientFloor = 0.1;
+
+// An optimizer's update (update.cpp). Elements count whose gradients agree to kUpdateGradient; at least kUpdateElements
+// of them; their updates must agree in the median to kUpdateMistake, or to what noise and rounding explain. Chosen.
+inline constexpr double kUpdateGradient = 1e-3;
+inline constexpr std::int64_t kUpdateElements = 16;
+inline constexpr double kUpdateMistake = 2e-3;
+inline constexpr double kUpdateFromGradient = 100;
+inline constexpr double kUpdateFromRounding = 16;
+inline constexpr std::int64_t kUpdateBlocks = 64;  // of 512 elements are looked at
+
+// Statistics other than the extremes are sums in blocks of float32: how far they may be off, as a part of the largest
+// value. 64 additions of float32 are off by 64 units at most.
+inline constexpr double kStatisticsError = 1e-5;
+
+// Lists in a report beyond these are counted.
+inline constexpr std::size_t kListedClasses = 10;
+inline constexpr std::size_t kListedCalls = 5;
+
+}  // namespace tenscope::compare::thresholds

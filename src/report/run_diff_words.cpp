@@ -1,0 +1,326 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <simdjson.h>
+
+#include <cmath>
+
+#include "report/run_diff.hpp"
+
+namespace tenscope::report {
+namespace {
+
+std::string_view run_name(int side) { return side == 0 ? "first" : "second"; }
+
+std::string percent(const DiffMetrics& metrics) {
+  const double part = metrics.rel_max;
+  if (std::isinf(part) || std::isnan(part)) return "a is all zero";
+  if (part >= 10) return fmt::format("{:.3g} times the largest |a|", part);
+  if (part >= 0.001) return fmt::format("{:.3g} % of the largest |a|", 100 * part);
+  return fmt::format("{:.2g} of the largest |a|", part);
+}
+
+// A number that was written so that it reads back as the same, with the digits that a person looks at.
+std::string shortened(const std::string& number) {
+  constexpr std::size_t kLong = 8;
+  if (number.size() <= kLong || number.find_first_of(".e") == std::string::npos || number.front() == '(') return number;
+  return fmt::format("{:.6g}", std::strtod(number.c_str(), nullptr));
+}
+
+// Both values of the worst element, with as many digits as tell them apart.
+std::pair<std::string, std::string> shown_values(const DiffMetrics& metrics) {
+  std::string a = shortened(metrics.worst_a), b = shortened(metrics.worst_b);
+  if (a == b) return {metrics.worst_a, metrics.worst_b};
+  return {std::move(a), std::move(b)};
+}
+
+bool is_float(const std::string& type) { return type.starts_with("float") || type.starts_with("bfloat"); }
+
+std::string ratio_in_words(const DiffMetrics& metrics) {
+  if (!is_float(metrics.dtype_a) && !is_float(metrics.dtype_b)) return {};
+  const double a = std::strtod(metrics.worst_a.c_str(), nullptr), b = std::strtod(metrics.worst_b.c_str(), nullptr);
+  if (a == 0 || !std::isfinite(a) || !std::isfinite(b)) return {};
+  return fmt::format(": b = {:.6g} a", b / a);
+}
+
+// What a run says of something that it could not see: {"reason": ..., "modules": [...]}.
+std::string not_seen_in_words(const std::string& meta) {
+  constexpr std::size_t kListed = 3;
+  simdjson::dom::parser parser;
+  simdjson::dom::element document;
+  if (parser.parse(meta).get(document) != simdjson::SUCCESS) return meta;
+  std::string_view reason;
+  if (document["reason"].get(reason) != simdjson::SUCCESS) return meta;
+  simdjson::dom::array modules;
+  if (document["modules"].get(modules) != simdjson::SUCCESS) return std::string(reason);
+  std::vector<std::string> names;
+  std::size_t count = 0;
+  for (const auto module : modules) {
+    std::string_view name;
+    if (count++ < kListed && module.get(name) == simdjson::SUCCESS) names.push_back(module_in_words(std::string(name)));
+  }
+  if (count > kListed) names.push_back(fmt::format("{} more", count - kListed));
+  return fmt::format("{} ({})", reason, fmt::join(names, ", "));
+}
+
+std::string end_in_words(const DiffOrigin& origin) {
+  const DiffReason& reason = origin.reason;
+  std::string text = fmt::format("the {} run ends here", run_name(reason.ended));
+  if (!reason.exception.empty()) text += fmt::format(" by {}", reason.exception);
+  const bool goes_on = origin.metrics.obstacle != DiffObstacle::None || !reason.tensor.empty();
+  if (goes_on) text += fmt::format("; the {} run goes on", run_name(1 - reason.ended));
+  return text;
+}
+
+std::string cause_in_words(const DiffOrigin& origin) {
+  const DiffReason& reason = origin.reason;
+  const std::string blamed = module_in_words(origin.place.module), module = module_in_words(reason.module);
+  switch (reason.cause) {
+    case DiffCause::ModelInput:
+      return "the input of the model differs; what was recorded before it agrees";
+    case DiffCause::SubmoduleInput:
+      return fmt::format("the input of {} differs, while the inputs of {} and all that its submodules returned before agree",
+                         module, blamed);
+    case DiffCause::ExtraInput:
+      return fmt::format("{} is given {} in one of the runs only, and what it makes of its inputs differs", module,
+                         reason.tensor);
+    case DiffCause::Output:
+      return fmt::format(
+          "the output of {} differs, while its inputs, its parameters and all that its submodules returned agree", module);
+    case DiffCause::ChangedInput:
+      return fmt::format("what becomes of an input of {} differs, while its inputs, its parameters and all that its "
+                         "submodules returned agree",
+                         module);
+    case DiffCause::Value:
+      return fmt::format("{} differs; what was recorded before it agrees", reason.tensor);
+    case DiffCause::Buffer:
+      return fmt::format("the buffer {} differs after the call, while the inputs of {} agree", reason.tensor, module);
+    case DiffCause::Initial:
+      return fmt::format("{} differs before the first forward", reason.tensor);
+    case DiffCause::ChangedBetweenCalls:
+      return fmt::format("{} differs before the call, changed by something else than the optimizer", reason.tensor);
+    case DiffCause::Loss:
+      return "the loss differs, while the outputs of the model agree";
+    case DiffCause::GradientReaching:
+      return fmt::format("the gradient of {}'s output differs, while the gradients that reach {} and those that its "
+                         "later submodules passed on agree",
+                         module, blamed);
+    case DiffCause::GradientLeaving:
+      return fmt::format("the gradient that {} passes on differs, while the one that reaches it agrees", module);
+    case DiffCause::GradientCutOff:
+      return fmt::format("no gradient goes from the input of {} back into {} in one of the runs: it was cut off there",
+                         module, blamed);
+    case DiffCause::GradientOfParameter:
+      return fmt::format("the gradient of {} differs, while the gradients that reach {} agree", reason.tensor, module);
+    case DiffCause::GradientUnexplained:
+      return fmt::format("the gradient of {} differs, while outputs and loss agree", reason.tensor);
+    case DiffCause::GradientBetween:
+      return fmt::format("the gradients of the modules before {} differ, those of the modules after it agree", blamed);
+    case DiffCause::GradientBeforeUpdate:
+      return fmt::format("the gradient of {} differs when the optimizer begins, while it agreed after backward",
+                         reason.tensor);
+    case DiffCause::Update:
+      return fmt::format("{} differs after the optimizer's step, while the gradients agree", reason.tensor);
+    case DiffCause::UpdateFromRounding:
+      return fmt::format("{} differs after the optimizer's step, while the gradients agree; by no more than rounding at "
+                         "first, but beyond that in step {}",
+                         reason.tensor, reason.step);
+    case DiffCause::End:
+      return end_in_words(origin);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string plural(std::size_t count, std::string_view one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
+std::string module_in_words(const std::string& path) { return path.empty() ? "the model" : path; }
+
+std::string moment_in_words(const DiffPlace& place) {
+  std::string text = fmt::format("step {}", place.step);
+  if (place.io != "param" && place.phase != "init") text += fmt::format(", call {}", place.call);
+  if (place.rank != 0) text += fmt::format(", rank {}", place.rank);
+  if (!place.phase.empty()) text += ", " + place.phase;
+  return text;
+}
+
+std::string tensor_in_words(const DiffOrigin& origin) {
+  const DiffPlace& place = origin.place;
+  if (place.io == "loss") return "the loss";
+  if (place.io == "grad") return "gradient of " + place.name;
+  if (place.io == "param") return "parameter " + place.name;
+  if (place.io == "buffer") return "buffer " + place.name;
+  if (place.io == "input" && origin.seen_in.empty()) return "input of the model (" + place.name + ")";
+  return place.name;
+}
+
+std::string place_in_words(const DiffPlace& place) {
+  const bool is_of_parameter = place.io == "grad" && place.name.find("grad_output.") == std::string::npos &&
+                               place.name.find("grad_input.") == std::string::npos;
+  return fmt::format("{}{} ({})", is_of_parameter ? "gradient of " : "", place.name, moment_in_words(place));
+}
+
+std::string reason_in_words(const DiffOrigin& origin) {
+  const DiffReason& reason = origin.reason;
+  std::string text = cause_in_words(origin);
+  if (!reason.changed_input.empty())
+    text += fmt::format(", but for {}, which {} changes in place in one of the runs only", reason.changed_input,
+                        module_in_words(origin.place.module));
+  if (!reason.other_dtype.empty()) text += fmt::format("; {} has equal values in another dtype", reason.other_dtype);
+  if (reason.after_unknown)
+    text += "; it may have begun earlier, where only statistics were kept";
+  return text;
+}
+
+std::string obstacle_in_words(DiffObstacle obstacle) {
+  switch (obstacle) {
+    case DiffObstacle::None:
+      return {};
+    case DiffObstacle::OnlyStatistics:
+      return "only statistics were kept";
+    case DiffObstacle::Shapes:
+      return "the shapes differ";
+    case DiffObstacle::MissingInFirst:
+      return "missing in the first run";
+    case DiffObstacle::MissingInSecond:
+      return "missing in the second run";
+    case DiffObstacle::Kinds:
+      return "a tensor in one run only";
+    case DiffObstacle::Texts:
+      return "the values differ";
+  }
+  return {};
+}
+
+std::string metrics_in_words(const DiffMetrics& metrics) {
+  const auto [a, b] = shown_values(metrics);
+  if (metrics.obstacle == DiffObstacle::Shapes)
+    return fmt::format("the shapes differ: [{}] and [{}]", fmt::join(metrics.shape_a, ", "),
+                       fmt::join(metrics.shape_b, ", "));
+  if (metrics.obstacle == DiffObstacle::Texts) return fmt::format("{} became {}", a, b);
+  if (metrics.obstacle != DiffObstacle::None && metrics.obstacle != DiffObstacle::OnlyStatistics)
+    return obstacle_in_words(metrics.obstacle);
+  std::string text;
+  if (metrics.nan_a != metrics.nan_b)
+    text += fmt::format("{} NaN in the first, {} in the second; ", metrics.nan_a, metrics.nan_b);
+  if (metrics.inf_a != metrics.inf_b)
+    text += fmt::format("{} infinities in the first, {} in the second; ", metrics.inf_a, metrics.inf_b);
+  const std::string types =
+      metrics.dtype_a == metrics.dtype_b ? "" : fmt::format("; {} became {}", metrics.dtype_a, metrics.dtype_b);
+  if (metrics.obstacle == DiffObstacle::OnlyStatistics)
+    return text + fmt::format("only statistics were kept: max |b-a| is at least {:.3g} ({})", metrics.max_abs,
+                              percent(metrics)) + types;
+  if (metrics.count == 1 && !a.empty())
+    return text + fmt::format("{} became {}{}", a, b, ratio_in_words(metrics)) + types;
+  const bool is_nonfinite_only = metrics.max_abs == 0 && !text.empty();
+  if (!is_nonfinite_only) text += fmt::format("max |b-a| {:.3g} ({}), ", metrics.max_abs, percent(metrics));
+  text += fmt::format("{} of {} elements", metrics.differing, metrics.count);
+  if (!metrics.worst_index.empty())
+    text += fmt::format(", worst at [{}]: {} became {}", fmt::join(metrics.worst_index, ", "), a, b);
+  return text + types;
+}
+
+std::string setting_in_words(const DiffSetting& setting) {
+  return fmt::format("{}: {} in the first run, {} in the second", setting.name, setting.a, setting.b);
+}
+
+std::string note_in_words(const DiffNote& note) {
+  const std::string_view run = run_name(note.side);
+  switch (note.kind) {
+    case DiffNote::Kind::OtherClass:
+      return fmt::format("{} is a {} in the first run and a {} in the second", module_in_words(note.subject), note.a,
+                         note.b);
+    case DiffNote::Kind::OtherClasses:
+      return fmt::format("{} of another class in the second run",
+                         note.count == 1 ? "1 more module is" : fmt::format("{} more modules are", note.count));
+    case DiffNote::Kind::OtherDtype:
+      return fmt::format("{} has equal values in another dtype: {} became {}{}", note.subject, note.a, note.b,
+                         note.count > 1 ? fmt::format("; so have {}", plural(note.count - 1, "more tensor")) : "");
+    case DiffNote::Kind::MissingRank:
+      return fmt::format("rank {} is only in the {} run", note.count, run);
+    case DiffNote::Kind::ExtraCalls:
+      return fmt::format("the runs call their models a different number of times; calls with the same inputs were "
+                         "compared, these have no partner: {} run, {} of {}: {}{}",
+                         run, plural(note.count, "call"), note.subject, note.a,
+                         note.count > static_cast<std::size_t>(std::count(note.a.begin(), note.a.end(), ',') + 1)
+                             ? ", ..."
+                             : "");
+    case DiffNote::Kind::NotSeen:
+      return fmt::format("{} run: not seen{}: {}", run, note.subject.empty() ? "" : " in " + note.subject,
+                         not_seen_in_words(note.a));
+    case DiffNote::Kind::Dropped:
+      return fmt::format("{} run: {} not recorded ({})", run,
+                         note.count == 1 ? "1 event was" : fmt::format("{} events were", note.count), note.a);
+    case DiffNote::Kind::NotClosed:
+      return fmt::format("{} run: {} was not closed: the process died or is still running", run, note.subject);
+    case DiffNote::Kind::Failed:
+      return fmt::format("{} run: it ended by an exception: {}", run, note.a);
+    case DiffNote::Kind::Damage:
+      return fmt::format("{} run: {} at byte {} of {}", run, note.a, note.count, note.subject);
+    case DiffNote::Kind::NothingInCommon:
+      return "the runs have nothing in common: no tensor of one could be paired with one of the other";
+    case DiffNote::Kind::NoOutputs:
+      return "no output could be compared, only parameters and inputs: this says nothing of what the models compute";
+    case DiffNote::Kind::RoughAlignment:
+      return "the runs are too long to be aligned exactly where they differ: some pairs may be missing";
+  }
+  return {};
+}
+
+std::string coverage_in_words(const RunDiff& diff) {
+  std::string text = fmt::format("{} of {} compared", diff.compared, diff.total_a);
+  if (diff.total_b != diff.total_a) text += fmt::format(" ({} in the second run)", diff.total_b);
+  text += fmt::format(": {} equal in bits", diff.bit_equal);
+  if (diff.same_values > 0) text += fmt::format(", {} equal in value", diff.same_values);
+  if (diff.noise > 0 || diff.first_divergence) text += fmt::format(", {} within rounding noise", diff.noise);
+  if (diff.unknown > 0) text += fmt::format(", {} unknown", diff.unknown);
+  const std::size_t start =
+      diff.compared - diff.bit_equal - diff.same_values - diff.noise - diff.unknown - diff.consequences;
+  if (start > 0) text += fmt::format(", {} start a difference", start);
+  if (diff.consequences > 0) text += fmt::format(", {} follow from it", diff.consequences);
+  return text;
+}
+
+bool is_difference(const RunDiff& diff, bool strict) {
+  return !diff.within_tolerance() || (strict && !(diff.renamed.empty() && diff.unmatched.empty()));
+}
+
+std::string run_diff_answer(const RunDiff& diff, bool strict) {
+  if (diff.first_divergence) {
+    const DiffOrigin& first = *diff.first_divergence;
+    if (first.reason.cause == DiffCause::End)
+      return fmt::format("first divergence: the {} run ends at {} ({})", run_name(first.reason.ended),
+                         module_in_words(first.place.module), moment_in_words(first.place));
+    return fmt::format("first divergence: {} in {} ({})", tensor_in_words(first), module_in_words(first.place.module),
+                       moment_in_words(first.place));
+  }
+  if (diff.verdict == DiffVerdict::Nothing) {
+    if (diff.total_a == 0 && diff.total_b == 0) return "nothing to compare: neither run has a tensor or a number";
+    if (diff.total_a == 0 || diff.total_b == 0)
+      return fmt::format("nothing to compare: the {} run has no tensor and no number",
+                         run_name(diff.total_a == 0 ? 0 : 1));
+    return "nothing to compare: the runs have nothing in common";
+  }
+  std::string text;
+  if (diff.verdict == DiffVerdict::Unknown)
+    text = diff.unknown > 0 ? fmt::format("unknown: {} by nobody knows how much, since only statistics were kept",
+                                          diff.unknown == 1 ? "1 tensor differs"
+                                                            : fmt::format("{} tensors differ", diff.unknown))
+                            : "unknown: what was compared agrees, but not enough was compared to say more";
+  else if (diff.equal())
+    text = "equal: every tensor agrees bit for bit";
+  else if (diff.compared == diff.bit_equal)
+    text = "equal numbers: every tensor on both sides agrees bit for bit";
+  else if (diff.noise == 0)
+    text = "equal numbers: every tensor on both sides has the same values";
+  else
+    text = "equal within tolerance: only rounding noise";
+  if (!diff.renamed.empty()) text += fmt::format("; {} renamed", plural(diff.renamed.size(), "module"));
+  if (!diff.unmatched.empty()) text += fmt::format("; {} on one side only", diff.unmatched.size());
+  if (strict && diff.within_tolerance() && is_difference(diff, true)) text += " (a difference, by --strict)";
+  return text;
+}
+
+}  // namespace tenscope::report
