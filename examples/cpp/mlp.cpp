@@ -10,6 +10,9 @@
 
 namespace {
 
+using tenscope::Io;
+using tenscope::Phase;
+
 constexpr std::int64_t kBatch = 64, kHidden = 32;
 
 struct Layer {
@@ -57,8 +60,8 @@ struct Layer {
   }
 };
 
-void record(tenscope::Run& run, const char* name, const char* io, const char* phase, const std::vector<float>& data,
-            std::int64_t rows, std::int64_t columns) {
+void record(tenscope::Run& run, const char* name, Io io, Phase phase, const std::vector<float>& data, std::int64_t rows,
+            std::int64_t columns) {
   run.record({.name = name, .io = io, .phase = phase, .root = "MLP#0"}, tenscope::view(data.data(), {rows, columns}));
 }
 
@@ -80,11 +83,11 @@ int main(int argc, char** argv) {
     }
 
     auto hidden = first.forward(x);
-    record(run, "first.output", "output", "forward", hidden, kBatch, kHidden);
+    record(run, "first.output", Io::Output, Phase::Forward, hidden, kBatch, kHidden);
     for (auto& h : hidden) h = std::tanh(h);
-    record(run, "tanh.output", "output", "forward", hidden, kBatch, kHidden);
+    record(run, "tanh.output", Io::Output, Phase::Forward, hidden, kBatch, kHidden);
     const auto y = second.forward(hidden);
-    record(run, "second.output", "output", "forward", y, kBatch, 1);
+    record(run, "second.output", Io::Output, Phase::Forward, y, kBatch, 1);
 
     double loss = 0;
     std::vector<float> grad_y(kBatch);
@@ -98,12 +101,12 @@ int main(int argc, char** argv) {
     auto grad_hidden = second.backward(hidden, grad_y);
     for (std::size_t i = 0; i < grad_hidden.size(); ++i) grad_hidden[i] *= 1 - hidden[i] * hidden[i];
     first.backward(x, grad_hidden);
-    record(run, "first.weight.grad", "grad", "backward", first.grad_weight, kHidden, 1);
-    record(run, "second.weight.grad", "grad", "backward", second.grad_weight, 1, kHidden);
+    record(run, "first.weight.grad", Io::Grad, Phase::Backward, first.grad_weight, kHidden, 1);
+    record(run, "second.weight.grad", Io::Grad, Phase::Backward, second.grad_weight, 1, kHidden);
     first.update(0.1f);
     second.update(0.1f);
-    record(run, "first.weight", "param", "optimizer", first.weight, kHidden, 1);
-    record(run, "second.weight", "param", "optimizer", second.weight, 1, kHidden);
+    record(run, "first.weight", Io::Param, Phase::Optimizer, first.weight, kHidden, 1);
+    record(run, "second.weight", Io::Param, Phase::Optimizer, second.weight, 1, kHidden);
   }
   run.close();
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +18,43 @@ enum class EventKind : std::uint8_t { Value, Enter, Exit, Change, Step, Note, Dr
 std::string_view to_string(EventKind kind) noexcept;  // "value", "enter", ...
 std::optional<EventKind> parse_event_kind(std::string_view name) noexcept;
 
+// What a value is to the call or module it belongs to. Other: a word that this version does not know.
+enum class Io : std::uint8_t { None, Input, Output, GradOutput, GradInput, Loss, Grad, Param, Buffer, Local, Other };
+enum class Phase : std::uint8_t { None, Init, Forward, Backward, Optimizer, Other };
+
+std::string_view to_string(Io io) noexcept;  // "", "input", ..., "local", "other"
+std::string_view to_string(Phase phase) noexcept;
+Io parse_io(std::string_view word) noexcept;  // Other for an unknown word
+Phase parse_phase(std::string_view word) noexcept;
+
+// Names of notes (events of kind Note) that readers know; docs/format.md and docs/trace.md say what stands in them.
+inline constexpr std::string_view kClosedNote = "closed";        // the last event of a journal closed in order
+inline constexpr std::string_view kRepairedNote = "repaired";    // the last event of one that repair() closed
+inline constexpr std::string_view kBudgetNote = "budget";        // RunOptions::max_bytes is used up
+inline constexpr std::string_view kExceptionNote = "exception";  // the program ended by an exception
+inline constexpr std::string_view kNotSeenNote = "not_seen";     // something could not be observed
+inline constexpr std::string_view kByPartsNote = "by_parts";     // a tensor without plain bytes, recorded by its parts
+inline constexpr std::string_view kRecomputedNote = "recomputed";  // an activation checkpoint's second forward
+inline constexpr std::string_view kOutOfSyncNote = "out_of_sync";  // tensors in which the ranks differ
+// Settings in force (phase init).
+inline constexpr std::array<std::string_view, 5> kSettingNotes{"seeds", "determinism", "precision", "threads",
+                                                               "versions"};
+
+// Names of tensors that follow from another's: a parameter's gradient "fc.weight.grad", and an input as the call that
+// changed it in place left it, "fc.input.0.after".
+inline constexpr std::string_view kGradientSuffix = ".grad";
+inline constexpr std::string_view kChangedInputSuffix = ".after";
+inline constexpr std::string_view kInputPrefix = "input.";
+
+// "fc.weight" of "fc.weight.grad"; another name as it is.
+std::string_view parameter_of_gradient(std::string_view name) noexcept;
+// "fc.input.0" of "fc.input.0.after"; another name as it is.
+std::string_view input_of_changed_input(std::string_view name) noexcept;
+// Whether `name`, recorded in the module `scope`, is that of an input changed in place: "fc.input.0.after" in "fc".
+bool is_changed_input(std::string_view name, std::string_view scope, Io io) noexcept;
+// The name without the scope before it: "input.0" of "fc.input.0" in "fc". Another name as it is.
+std::string_view name_in_scope(std::string_view name, std::string_view scope) noexcept;
+
 // What a probe says of an event, besides its value. All text is borrowed for the duration of the call.
 struct EventInfo {
   EventKind kind = EventKind::Value;
@@ -25,13 +63,20 @@ struct EventInfo {
   std::int64_t call = -1;  // -1: counted by the run, per name and step
   std::string_view site;   // "file.py:12"
   std::string_view scope;  // the module's path or the function it happened in
-  std::string_view io;     // input, output, grad_output, grad_input, loss, grad, param, buffer, local; or empty
-  std::string_view phase;  // init, forward, backward, optimizer
-  std::string_view root;   // label of the outermost module: class and order, "GPT#0"
-  std::string_view cls;    // class of the module, or qualified name of the function
-  std::string_view task;   // asyncio task, where there is one
-  std::string_view meta;   // more, as the text of one JSON object; the probe's own affair
-  std::string_view file;   // a file of the run folder that holds just this tensor; then recorded with Values::Stats
+  Io io = Io::None;
+  Phase phase = Phase::None;
+  std::string_view root;      // label of the outermost module: class and order, "GPT#0"
+  std::string_view cls;       // class of the module, or qualified name of the function
+  std::string_view task;      // asyncio task, where there is one
+  std::string_view meta;      // more, as the text of one JSON object; the probe's own affair
+  std::string_view file;      // a file of the run folder that holds just this tensor; then recorded with Values::Stats
+  std::string_view other_io;  // the word of Io::Other
+  std::string_view other_phase;  // the word of Phase::Other
+
+  void set_io(std::string_view word) noexcept;  // any word, also one that Io does not know
+  void set_phase(std::string_view word) noexcept;
+  std::string_view io_word() const noexcept { return io == Io::Other ? other_io : to_string(io); }
+  std::string_view phase_word() const noexcept { return phase == Phase::Other ? other_phase : to_string(phase); }
 };
 
 // Where a tensor's bytes lie: a segment of the writer that recorded it, a byte offset from the file's start, a size.
@@ -71,8 +116,14 @@ struct Event {
   std::string name;
   std::int64_t step = 0;
   std::int64_t call = 0;
-  std::string site, scope, io, phase, root, cls, task, meta;
+  Io io = Io::None;
+  Phase phase = Phase::None;
+  std::string site, scope, root, cls, task, meta;
+  std::string other_io, other_phase;  // the words of Io::Other and Phase::Other, as the journal has them
   EventValue value;
+
+  std::string_view io_word() const noexcept { return io == Io::Other ? other_io : to_string(io); }
+  std::string_view phase_word() const noexcept { return phase == Phase::Other ? other_phase : to_string(phase); }
 };
 
 }  // namespace tenscope

@@ -108,8 +108,8 @@ void bind_values(nb::module_& m) {
       .def_ro("call", &Event::call)
       .def_ro("site", &Event::site)
       .def_ro("scope", &Event::scope)
-      .def_ro("io", &Event::io)
-      .def_ro("phase", &Event::phase)
+      .def_prop_ro("io", &Event::io_word)
+      .def_prop_ro("phase", &Event::phase_word)
       .def_ro("root", &Event::root)
       .def_ro("cls", &Event::cls)
       .def_ro("task", &Event::task)
@@ -137,6 +137,22 @@ void bind_values(nb::module_& m) {
       .def_ro("event_count", &WriterInfo::event_count);
 }
 
+// The words of event.hpp that Python writes.
+void bind_words(nb::module_& m) {
+  nb::list ios, phases, notes;
+  for (int i = 1; i < static_cast<int>(Io::Other); ++i) ios.append(to_string(static_cast<Io>(i)));
+  for (int i = 1; i < static_cast<int>(Phase::Other); ++i) phases.append(to_string(static_cast<Phase>(i)));
+  for (const std::string_view note : {kClosedNote, kRepairedNote, kBudgetNote, kExceptionNote, kNotSeenNote,
+                                      kByPartsNote, kRecomputedNote, kOutOfSyncNote})
+    notes.append(note);
+  for (const std::string_view note : kSettingNotes) notes.append(note);
+  m.attr("IO_WORDS") = nb::tuple(ios);
+  m.attr("PHASE_WORDS") = nb::tuple(phases);
+  m.attr("NOTE_NAMES") = nb::tuple(notes);
+  m.attr("GRADIENT_SUFFIX") = kGradientSuffix;
+  m.attr("CHANGED_INPUT_SUFFIX") = kChangedInputSuffix;
+}
+
 }  // namespace
 }  // namespace tenscope::python
 
@@ -144,6 +160,7 @@ void init_reader(nb::module_& m) {
   using namespace tenscope;
   using namespace tenscope::python;
   bind_values(m);
+  bind_words(m);
 
   nb::class_<Reader>(m, "Reader", "The journals of a run and its mapped tensors; see tenscope.open.")
       .def(

@@ -155,7 +155,7 @@ class Walk {
     put("<" + type_name(object) + ">", with_members(info_.meta, json_member("unsupported", reason)));
   }
 
-  void note_not_seen(const std::string& reason) { note("not_seen", reason); }
+  void note_not_seen(const std::string& reason) { note(kNotSeenNote, reason); }
 
   void note(std::string_view note_name, const std::string& reason) {
     EventInfo info = info_;
@@ -213,7 +213,7 @@ class Walk {
     Ref module(checked(PyImport_ImportModule("tenscope._parts")));
     Ref parts(checked(PyObject_CallMethod(module.get(), "parts", "O", object)));
     if (PyDict_Check(parts.get()) && PyDict_GET_SIZE(parts.get()) > 0) {
-      note("by_parts", reason + ", recorded by its parts");
+      note(kByPartsNote, reason + ", recorded by its parts");
       return visit_dict(parts.get());
     }
     Ref text(checked(PyObject_CallMethod(module.get(), "describe", "O", object)));

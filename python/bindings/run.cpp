@@ -102,8 +102,11 @@ bool take_keyword(std::string_view keyword, PyObject* value, Arguments& argument
   if (keyword == "call") return take_integer(value, info.call);
   if (keyword == "site") return arguments.has_site = true, take_text(value, info.site);
   if (keyword == "scope") return take_text(value, info.scope);
-  if (keyword == "io") return take_text(value, info.io);
-  if (keyword == "phase") return take_text(value, info.phase);
+  if (keyword == "io" || keyword == "phase") {
+    std::string_view word;
+    if (!take_text(value, word)) return false;
+    return keyword == "io" ? info.set_io(word) : info.set_phase(word), true;
+  }
   if (keyword == "root") return take_text(value, info.root);
   if (keyword == "cls") return take_text(value, info.cls);
   if (keyword == "task") return take_text(value, info.task);

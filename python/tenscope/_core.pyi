@@ -9,6 +9,12 @@ import numpy as np
 
 _Kind = Literal["value", "enter", "exit", "change", "step", "note", "dropped"]
 
+IO_WORDS: tuple[str, ...]
+PHASE_WORDS: tuple[str, ...]
+NOTE_NAMES: tuple[str, ...]
+GRADIENT_SUFFIX: str
+CHANGED_INPUT_SUFFIX: str
+
 class Run:
     """A recording; see tenscope.Run."""
 

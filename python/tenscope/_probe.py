@@ -22,6 +22,7 @@ import torch
 from torch.nn.modules import module as _hooks
 
 from . import _grads
+from ._core import CHANGED_INPUT_SUFFIX
 from ._modules import ModuleInfo, Registry
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
@@ -303,7 +304,7 @@ class Probe:
             return
         returned = {id(value) for _, _, value in outputs}
         changed = [
-            (f"{suffix}.after", index, value)
+            (f"{suffix}{CHANGED_INPUT_SUFFIX}", index, value)
             for suffix, index, value in inputs
             if suffix in before
             and before[suffix] != now[suffix]

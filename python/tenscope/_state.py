@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
+from ._core import GRADIENT_SUFFIX
 from ._modules import ModuleInfo, Root
 from ._probe import Probe
 
@@ -54,7 +55,7 @@ class State:
             grad = parameter.grad if returned is None else returned.get(id(parameter))
             if grad is not None:
                 self._grad_prints[root.label, info.prefix + name] = self._probe.fingerprint(grad)
-                self._record(info, f"{name}.grad", grad, "grad", "backward", call=backward, step=step)
+                self._record(info, f"{name}{GRADIENT_SUFFIX}", grad, "grad", "backward", call=backward, step=step)
 
     def record_changed_grads(self, root: Root, backward: int, step: int) -> None:
         """When an optimizer's step begins: those that are others than after backward()."""
@@ -65,7 +66,9 @@ class State:
             print_ = self._probe.fingerprint(parameter.grad)
             if print_ != self._grad_prints[key]:
                 self._grad_prints[key] = print_
-                self._record(info, f"{name}.grad", parameter.grad, "grad", "optimizer", call=backward, step=step)
+                self._record(
+                    info, f"{name}{GRADIENT_SUFFIX}", parameter.grad, "grad", "optimizer", call=backward, step=step
+                )
 
     def _is_new(self, info: ModuleInfo, name: str, tensor: torch.Tensor) -> bool:
         key = (info.root.label, info.prefix + name)

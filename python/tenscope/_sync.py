@@ -76,7 +76,7 @@ def _fingerprints(model: nn.Module, buffers: bool, grads: bool) -> dict[tuple[st
             if parameter is not None:
                 add(prefix + name, "param", parameter)
                 if grads and parameter.grad is not None:
-                    add(f"{prefix}{name}.grad", "grad", parameter.grad)
+                    add(f"{prefix}{name}{_core.GRADIENT_SUFFIX}", "grad", parameter.grad)
         for name, buffer in module._buffers.items():
             if buffers and buffer is not None:
                 add(prefix + name, "buffer", buffer)

@@ -49,7 +49,7 @@ void record_change(const Watcher& watcher, const CallLog& log, const ChangeItem&
   info.name = name ? std::string_view(name, static_cast<std::size_t>(size)) : std::string_view();
   info.site = site;
   info.scope = change.info->function;
-  info.io = "local";
+  info.io = Io::Local;
   info.task = log.task;
   info.meta = meta;
   record_object(*run, info, value, watcher.options.values);

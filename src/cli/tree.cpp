@@ -264,9 +264,9 @@ class TreePrinter {
         .key("class")
         .text(event.cls)
         .key("io")
-        .text(event.io)
+        .text(event.io_word())
         .key("phase")
-        .text(event.phase);
+        .text(event.phase_word());
     json.key("root")
         .text(event.root)
         .key("task")

@@ -59,6 +59,7 @@ class LaneWalk {
       case Io::Output:
       case Io::None:
       case Io::Local:
+      case Io::Other:
         return forward_.visit_output(o);
       case Io::Buffer:
         return item.phase == Phase::Init ? forward_.visit_initial(o) : forward_.visit_buffer(o);

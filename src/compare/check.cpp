@@ -127,8 +127,8 @@ class Checker {
     return {.root = event.root,
             .module = event.scope,
             .name = event.name,
-            .io = event.io,
-            .phase = event.phase,
+            .io = std::string(event.io_word()),
+            .phase = std::string(event.phase_word()),
             .cls = event.cls,
             .site = event.site,
             .step = event.step,
@@ -146,13 +146,14 @@ class Checker {
 
   void look_at(EventId id, const Event& event, const TensorRecord& tensor) {
     const Stats& stats = tensor.stats;
-    const Io io = compare::parse_io(event.io);
+    const Io io = event.io;
     const bool is_gradient = io == Io::Grad || io == Io::GradOutput || io == Io::GradInput;
     const auto place = [&] { return place_of(id, event); };
     if (const auto most = limit("nan"); most && static_cast<double>(stats.nan) > *most)
       report_nan(place(), static_cast<double>(stats.nan), stats.count);
     const auto infinite = static_cast<double>(stats.pos_inf + stats.neg_inf);
-    const bool may_be_mask = io == Io::Input || io == Io::Local || io == Io::Buffer || io == Io::None;
+    const bool may_be_mask =
+        io == Io::Input || io == Io::Local || io == Io::Buffer || io == Io::None || io == Io::Other;
     if (const auto most = limit("inf"); most && infinite > *most && !may_be_mask)
       report("inf", place(), infinite,
              fmt::format("{} has {:.0f} infinite elements of {}", event.name, infinite, stats.count));
@@ -268,8 +269,7 @@ class Checker {
   };
 
   void follow_parameter(EventId id, const Event& event, const TensorRecord& tensor, Io io) {
-    std::string name = event.name;
-    if (io == Io::Grad && name.ends_with(".grad")) name.resize(name.size() - 5);
+    const std::string name(io == Io::Grad ? parameter_of_gradient(event.name) : event.name);
     const DiffPlace place = place_of(id, event);
     const auto [found, is_new] = parameters_.try_emplace({place.rank, event.root, name});
     Parameter& parameter = found->second;

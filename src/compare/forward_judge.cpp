@@ -104,9 +104,8 @@ void ForwardJudge::blame_code_of(int frame, const Observation& o, DiffReason rea
   }
   for (const ChangedInput& changed : changed_inputs_) {
     if (changed.frame == frame || !frames.is_within(changed.frame, frame)) continue;
-    std::string input = state_.text(state_.item_of(changed.observation).tail);
-    input.resize(input.size() - std::string_view(".after").size());
-    reason.changed_input = std::move(input);
+    const std::string_view tail = state_.interner.text(state_.item_of(changed.observation).tail);
+    reason.changed_input = input_of_changed_input(tail);
     state_.blame(o, frames.path(changed.frame), std::move(reason), inputs);
     return;
   }

@@ -25,7 +25,8 @@ DType judged_dtype(const Item& x, const Item& y, bool are_dtypes_inherited) {
 
 // What a module, the loss or the program made, and neither what it was given nor what it is made of.
 bool is_result(const Item& item) {
-  return item.io == Io::Output || item.io == Io::None || item.io == Io::Local || item.io == Io::Loss;
+  return item.io == Io::Output || item.io == Io::None || item.io == Io::Local || item.io == Io::Loss ||
+         item.io == Io::Other;
 }
 
 }  // namespace

@@ -97,9 +97,7 @@ std::vector<Observation> list_observations(const Alignment& alignment, const Lan
 }
 
 bool is_changed_input(const Item& item, const Interner& interner) {
-  if (item.io != Io::Output || !item.is_tensor()) return false;
-  const std::string_view tail = interner.text(item.tail);
-  return tail.starts_with("input.") && tail.ends_with(".after");
+  return item.is_tensor() && tenscope::is_changed_input(interner.text(item.tail), {}, item.io);
 }
 
 }  // namespace tenscope::compare

@@ -21,6 +21,7 @@ std::string_view reported_io(Io io) {
   switch (io) {
     case Io::None:
     case Io::Local:
+    case Io::Other:
       return "value";
     case Io::GradOutput:
     case Io::GradInput:
@@ -181,7 +182,7 @@ void note_own_words(const Timeline& timeline, const Interner& interner, int side
                               .side = side,
                               .a = std::string(interner.text(item.name)),
                               .count = static_cast<std::size_t>(item.integer)});
-      if (item.kind == EventKind::Note && interner.text(item.name) == "not_seen")
+      if (item.kind == EventKind::Note && interner.text(item.name) == kNotSeenNote)
         not_seen.emplace(interner.text(item.scope), interner.text(item.text));
     }
     if (const TextId exception = exception_of(lane, interner); exception != 0)

@@ -54,7 +54,7 @@ std::vector<bool> shared(const std::vector<int>& partner) {
 
 TextId exception_of(const Lane& lane, const Interner& interner) {
   for (auto item = lane.items.rbegin(); item != lane.items.rend(); ++item) {
-    if (item->kind == EventKind::Note && interner.text(item->name) == "exception") return item->text;
+    if (item->kind == EventKind::Note && interner.text(item->name) == kExceptionNote) return item->text;
     if (item->kind == EventKind::Exit) return item->text;  // 0: the call ended in order
     if (is_value(*item) || item->kind == EventKind::Enter) break;
   }

@@ -103,13 +103,13 @@ TEST_F(RunFiles, WeightsAloneSayNothingOfOutputs) {
   const std::vector<float> w = ramp(10);
   const auto model = [&](const std::string& name, const std::string& output) {
     return record(name, [&, output](Run& run) {
-      run.record({.name = "fc.weight", .scope = "fc", .io = "param", .phase = "init", .root = "Net#0"},
+      run.record({.name = "fc.weight", .scope = "fc", .io = Io::Param, .phase = Phase::Init, .root = "Net#0"},
                  view(w.data(), {10}));
       run.record(EventInfo{.name = output}, view(w.data(), {2, 5}));
     });
   };
   const RunDiff diff = diff_runs(model("a", "logits"), record("b", [&](Run& run) {
-                                   run.record({.name = "fc.weight", .scope = "fc", .io = "param", .phase = "init", .root = "Net#0"},
+                                   run.record({.name = "fc.weight", .scope = "fc", .io = Io::Param, .phase = Phase::Init, .root = "Net#0"},
                                               view(w.data(), {10}));
                                  }));
   EXPECT_EQ(diff.verdict, DiffVerdict::Unknown);
@@ -127,20 +127,20 @@ TEST_F(RunFiles, ManyModulesAndCallsAreToldApart) {
       for (int call = 0; call < kCalls; ++call)
         for (int i = 0; i < kModules; ++i) {
           const std::string path = "m" + std::to_string(i);
-          const auto event = [&](std::string_view tail, EventKind kind, std::string_view io, float value) {
+          const auto event = [&](std::string_view tail, EventKind kind, Io io, float value) {
             const std::string full = tail.empty() ? path : path + "." + std::string(tail);
             const EventInfo info{.kind = kind, .name = full, .step = call, .call = first_call + call, .scope = path,
-                                 .io = io, .phase = "forward", .root = "Net#0", .cls = "Linear"};
+                                 .io = io, .phase = Phase::Forward, .root = "Net#0", .cls = "Linear"};
             if (kind == EventKind::Value)
               run.record(info, view(&value, {1}));
             else
               run.record(info, EventValue{});
           };
           const float input = static_cast<float>(call * kModules + i);
-          event("", EventKind::Enter, "", 0);
-          event("input.0", EventKind::Value, "input", input);
-          event("output", EventKind::Value, "output", is_wrong && call == 1 && i == kWrong ? -1 : input + 0.5F);
-          event("", EventKind::Exit, "", 0);
+          event("", EventKind::Enter, Io::None, 0);
+          event("input.0", EventKind::Value, Io::Input, input);
+          event("output", EventKind::Value, Io::Output, is_wrong && call == 1 && i == kWrong ? -1 : input + 0.5F);
+          event("", EventKind::Exit, Io::None, 0);
         }
     });
   };
@@ -157,7 +157,7 @@ TEST_F(RunFiles, RanksThatPartAreNamedAndOthersAreCounted) {
   const auto program = [&](bool is_off) {
     return [&, is_off](Run& run) {
       for (std::int64_t step = 0; step < 3; ++step)
-        run.record({.name = "w", .step = step, .io = "param", .phase = "optimizer", .root = "Net#0"},
+        run.record({.name = "w", .step = step, .io = Io::Param, .phase = Phase::Optimizer, .root = "Net#0"},
                    view((is_off && step == 2 ? other : w).data(), {8}));
     };
   };

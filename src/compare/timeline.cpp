@@ -11,22 +11,6 @@
 namespace tenscope::compare {
 namespace {
 
-constexpr std::array<std::string_view, 10> kIoNames = {"",     "input", "output", "grad_output", "grad_input",
-                                                       "loss", "grad",  "param",  "buffer",      "local"};
-constexpr std::array<std::string_view, 5> kPhaseNames = {"", "init", "forward", "backward", "optimizer"};
-
-template <class Enum, std::size_t N>
-Enum parse(const std::array<std::string_view, N>& names, std::string_view name) noexcept {
-  const auto found = std::find(names.begin(), names.end(), name);
-  return found == names.end() ? Enum{} : static_cast<Enum>(found - names.begin());
-}
-
-std::string_view without_scope(std::string_view name, std::string_view scope) noexcept {
-  if (scope.empty() || !name.starts_with(scope)) return name;
-  if (name.size() == scope.size()) return {};
-  return name[scope.size()] == '.' ? name.substr(scope.size() + 1) : name;
-}
-
 void set_value(Item& item, const EventValue& value, Interner& interner) {
   if (const auto* tensor = std::get_if<TensorRecord>(&value)) {
     item.value = ValueKind::Tensor;
@@ -70,16 +54,16 @@ Item make_item(const Event& event, EventId id, Interner& interner) {
   Item item;
   item.event = id;
   item.kind = event.kind;
-  item.io = parse_io(event.io);
-  item.phase = parse_phase(event.phase);
+  item.io = event.io;
+  item.phase = event.phase;
   item.name = interner.text(event.name);
   item.scope = interner.text(event.scope);
   item.root = interner.text(event.root);
   item.cls = interner.text(event.cls);
   item.site = interner.text(event.site);
-  const std::string_view tail = without_scope(event.name, event.scope);
+  const std::string_view tail = name_in_scope(event.name, event.scope);
   item.tail = interner.text(tail);
-  item.parameter = item.io == Io::Grad && tail.ends_with(".grad") ? interner.text(tail.substr(0, tail.size() - 5)) : item.tail;
+  item.parameter = item.io == Io::Grad ? interner.text(parameter_of_gradient(tail)) : item.tail;
   item.step = event.step;
   item.call = event.call;
   item.thread = event.thread;
@@ -97,11 +81,6 @@ TextId Interner::text(std::string_view text) {
   ids_.emplace(texts_.emplace_back(text), id);
   return id;
 }
-
-Io parse_io(std::string_view io) noexcept { return parse<Io>(kIoNames, io); }
-Phase parse_phase(std::string_view phase) noexcept { return parse<Phase>(kPhaseNames, phase); }
-std::string_view to_string(Io io) noexcept { return kIoNames[static_cast<std::size_t>(io)]; }
-std::string_view to_string(Phase phase) noexcept { return kPhaseNames[static_cast<std::size_t>(phase)]; }
 
 std::string type_name(const Item& item) {
   constexpr std::array<std::string_view, 8> kNames = {"nothing", "None", "bool", "int", "float", "int", "text", ""};

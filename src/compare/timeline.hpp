@@ -27,13 +27,8 @@ class Interner {
   std::unordered_map<std::string_view, TextId> ids_;
 };
 
-enum class Io : std::uint8_t { None, Input, Output, GradOutput, GradInput, Loss, Grad, Param, Buffer, Local };
-enum class Phase : std::uint8_t { None, Init, Forward, Backward, Optimizer };
-
-Io parse_io(std::string_view io) noexcept;
-Phase parse_phase(std::string_view phase) noexcept;
-std::string_view to_string(Io io) noexcept;
-std::string_view to_string(Phase phase) noexcept;
+using tenscope::Io;
+using tenscope::Phase;
 
 enum class ValueKind : std::uint8_t { None, Null, Bool, Integer, Float, BigInteger, Text, Tensor };
 

@@ -58,5 +58,35 @@ TEST(EventKind, names_round_trip) {
   EXPECT_EQ(parse_event_kind("nothing"), std::nullopt);
 }
 
+TEST(Event, words_round_trip_and_others_are_kept) {
+  for (int i = 0; i <= static_cast<int>(Io::Other); ++i)
+    EXPECT_EQ(parse_io(to_string(static_cast<Io>(i))), static_cast<Io>(i));
+  for (int i = 0; i <= static_cast<int>(Phase::Other); ++i)
+    EXPECT_EQ(parse_phase(to_string(static_cast<Phase>(i))), static_cast<Phase>(i));
+  EventInfo info;
+  info.set_io("router_logits");
+  info.set_phase("decode");
+  EXPECT_EQ(info.io, Io::Other);
+  EXPECT_EQ(info.phase, Phase::Other);
+  EXPECT_EQ(info.io_word(), "router_logits");
+  EXPECT_EQ(info.phase_word(), "decode");
+  info.set_io("grad_input");
+  EXPECT_EQ(info.io, Io::GradInput);
+  EXPECT_EQ(info.io_word(), "grad_input");
+}
+
+TEST(Event, names_that_follow_from_another) {
+  EXPECT_EQ(parameter_of_gradient("fc.weight.grad"), "fc.weight");
+  EXPECT_EQ(parameter_of_gradient("fc.grad_scale"), "fc.grad_scale");
+  EXPECT_EQ(input_of_changed_input("input.0.after"), "input.0");
+  EXPECT_EQ(name_in_scope("fc.input.0", "fc"), "input.0");
+  EXPECT_EQ(name_in_scope("fc2.input.0", "fc"), "fc2.input.0");
+  EXPECT_TRUE(is_changed_input("fc.input.0.after", "fc", Io::Output));
+  EXPECT_TRUE(is_changed_input("input.x.after", "", Io::Output));
+  EXPECT_FALSE(is_changed_input("fc.input.0.after", "fc", Io::Input));
+  EXPECT_FALSE(is_changed_input("fc.output.after", "fc", Io::Output));        // a member `after` of what it returns
+  EXPECT_FALSE(is_changed_input("input.output.after", "input", Io::Output));  // a module called input
+}
+
 }  // namespace
 }  // namespace tenscope

@@ -127,7 +127,7 @@ class RunModules {
  private:
   void add(const Event& event, bool is_nonfinite) {
     const bool is_call = event.kind == EventKind::Enter || event.kind == EventKind::Exit;
-    const bool is_argument = event.io == "input" || event.io == "output";
+    const bool is_argument = event.io == Io::Input || event.io == Io::Output;
     if (!is_call && !is_argument && !is_nonfinite) return;
     ModuleFacts& facts = builder_.node(event.root, event.scope).facts;
     if (is_call || is_argument) {
@@ -145,10 +145,11 @@ class RunModules {
   }
 
   void add_tensor(const Event& event, ModuleFacts& facts, bool is_nonfinite) {
-    const bool is_input = event.io == "input", is_output = event.io == "output";
+    const bool is_input = event.io == Io::Input, is_output = event.io == Io::Output;
     const auto& shape = std::get<TensorRecord>(event.value).shape;
     if (is_input && facts.calls <= 1 && facts.outputs.empty()) facts.inputs.push_back(shape);
-    if (is_output && facts.calls <= 1 && !event.name.ends_with(".after")) facts.outputs.push_back(shape);
+    const bool is_returned = is_output && !is_changed_input(event.name, event.scope, event.io);
+    if (is_returned && facts.calls <= 1) facts.outputs.push_back(shape);
     if (!is_nonfinite) return;
     raise(facts.nonfinite, is_output ? NonFinite::Output : is_input ? NonFinite::Input : NonFinite::Gradient);
     if (is_input) has_nonfinite_input_[&facts] = true;

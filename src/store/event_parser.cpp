@@ -249,6 +249,17 @@ bool tells_of_nonfinite(object json) {
   return false;
 }
 
+// A word that is not known (of a later version, or a program's own) is kept as it stands.
+void set_io(Event& event, std::string_view word) {
+  event.io = parse_io(word);
+  if (event.io == Io::Other) event.other_io = word;
+}
+
+void set_phase(Event& event, std::string_view word) {
+  event.phase = parse_phase(word);
+  if (event.phase == Phase::Other) event.other_phase = word;
+}
+
 }  // namespace
 
 void EventParser::parse_head(std::string_view line, EventHead& head) {
@@ -303,9 +314,9 @@ Event EventParser::parse(std::string_view line) {
     else if (key == "scope")
       event.scope = get_text(json_value, key);
     else if (key == "io")
-      event.io = get_text(json_value, key);
+      set_io(event, get_text(json_value, key));
     else if (key == "phase")
-      event.phase = get_text(json_value, key);
+      set_phase(event, get_text(json_value, key));
     else if (key == "root")
       event.root = get_text(json_value, key);
     else if (key == "class")

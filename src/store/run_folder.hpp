@@ -17,8 +17,6 @@ namespace fs = std::filesystem;
 inline constexpr int kFormatVersion = 1;
 inline constexpr std::string_view kRunFile = "run.json";
 inline constexpr std::string_view kJournalFile = "journal.jsonl";
-inline constexpr std::string_view kClosedNote = "closed";      // the last line of a journal closed in order
-inline constexpr std::string_view kRepairedNote = "repaired";  // the last line of one that repair() closed
 
 // The folder of one writer in a run.
 struct WriterFolder {

@@ -35,10 +35,27 @@ TEST(Reader, events_read_back_whole) {
   EXPECT_EQ(reader.name(0), "é\"q");
   EXPECT_EQ(event.step, 3);
   EXPECT_EQ(event.call, 2);
-  EXPECT_EQ(event.site + event.scope + event.io + event.phase + event.root + event.cls + event.task,
-            "a.py:1flocalforwardG#0GT");
+  EXPECT_EQ(event.site + event.scope + event.root + event.cls + event.task, "a.py:1fG#0GT");
+  EXPECT_EQ(event.io, Io::Local);
+  EXPECT_EQ(event.phase, Phase::Forward);
   EXPECT_EQ(event.meta, R"({"old":1, "x":[{}]})");
   EXPECT_EQ(std::get<double>(event.value), 1.5);
+}
+
+TEST(Reader, words_that_are_not_known_are_kept) {
+  RunFixture run;
+  run.add(R"("kind":"value","name":"x","step":0,"call":0,"io":"router_logits","phase":"decode","value":1)");
+  run.add(R"("kind":"value","name":"x","step":0,"call":1,"io":"other","value":1)");
+  const Reader reader(run.path());
+  EXPECT_TRUE(reader.problems().empty());
+  const Event event = reader.event(0), other = reader.event(1);
+  EXPECT_EQ(event.io, Io::Other);
+  EXPECT_EQ(event.phase, Phase::Other);
+  EXPECT_EQ(event.io_word(), "router_logits");
+  EXPECT_EQ(event.phase_word(), "decode");
+  EXPECT_EQ(other.io_word(), "other");
+  EXPECT_EQ(other.phase, Phase::None);
+  EXPECT_EQ(other.phase_word(), "");
 }
 
 TEST(Reader, values_of_every_kind) {

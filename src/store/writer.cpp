@@ -339,7 +339,7 @@ bool Writer::may_store(std::uint64_t size_bytes) {
                              : fmt::format("the budget of {} bytes is used up: from here on only statistics are kept",
                                            options_.max_bytes);
   TextBuffer& line = line_buffer();
-  encode_event(line, {.kind = EventKind::Note, .name = "budget", .step = run_step_.load()}, thread_id(),
+  encode_event(line, {.kind = EventKind::Note, .name = kBudgetNote, .step = run_step_.load()}, thread_id(),
                EventValue(message));
   append(line.view());
   if (options_.on_trouble) options_.on_trouble(Trouble::Budget, fmt::format("{}: {}", message, folder_.string()));
@@ -404,7 +404,8 @@ void Writer::close() {
   large_.close();
   write_dropped(JournalWriter::Urgency::LastWord);
   TextBuffer line;
-  encode_event(line, {.kind = EventKind::Note, .name = "closed", .step = run_step_.load()}, thread_id(), EventValue());
+  encode_event(line, {.kind = EventKind::Note, .name = kClosedNote, .step = run_step_.load()}, thread_id(),
+               EventValue());
   try {
     journal_.append(line.view(), JournalWriter::Urgency::LastWord);
     if (options_.durability == Durability::Disk) journal_.sync();
