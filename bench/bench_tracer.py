@@ -22,7 +22,7 @@ import types
 
 import tenscope
 from tenscope import _core
-from tenscope._watch import watch
+from tenscope.lines.watch import watch
 
 
 def quiet_loop(n):

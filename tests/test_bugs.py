@@ -249,11 +249,11 @@ def wrapped(bug):
 
 
 def record(folder, program, bug):
-    from tenscope import _autorun
+    from tenscope.launch import autorun
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    _autorun.arm(folder, _autorun.Options())
+    autorun.arm(folder, autorun.Options())
     program(bug)
     atexit._run_exitfuncs()
 

@@ -358,7 +358,7 @@ assert [(entry.name, entry.groups, entry.missing) for entry in report] == [
     ("fc.weight.grad", ((0,),), (1,)), ("fc.bias", ((0,), (1,)), ()),
 ], str(report)
 
-from tenscope._gather import Gatherer
+from tenscope.probes.gather import Gatherer
 gatherer = Gatherer(timeout_s=3)
 if rank == 1:
     time.sleep(2)  # rank 0 may still be reading what the collective above sent

@@ -325,7 +325,7 @@ def test_a_run_that_ends_at_once_has_all_of_it(repository, monkeypatch):
 
 def repro(*arguments, cwd=None):
     return subprocess.run(
-        [sys.executable, "-m", "tenscope._repro", *map(str, arguments)], cwd=cwd, capture_output=True, text=True
+        [sys.executable, "-m", "tenscope.metadata.repro", *map(str, arguments)], cwd=cwd, capture_output=True, text=True
     )
 
 

@@ -139,9 +139,9 @@ def test_tenscope_run_names_the_folder(tmp_path):
     ],
 )
 def test_a_jobs_name_comes_from_its_launcher(environ, name):
-    from tenscope import _ranks
+    from tenscope.recording.ranks import job_name
 
-    assert _ranks.job_name(environ, 2) == name
+    assert job_name(environ, 2) == name
 
 
 @needs_torch

@@ -125,7 +125,7 @@ def test_torch_tensors_are_writable_copies(run):
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
 def test_small_floats_with_and_without_ml_dtypes(tmp_path, monkeypatch, name):
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    from tenscope import _tensor
+    from tenscope.reading import tensor
 
     codes = np.arange(256, dtype="u1") if name != "bfloat16" else np.arange(0, 65536, 97, dtype="u2")
     array = codes.view(getattr(ml_dtypes, name))
@@ -133,7 +133,7 @@ def test_small_floats_with_and_without_ml_dtypes(tmp_path, monkeypatch, name):
         tenscope.record("x", array)
     back = tenscope.open(run.path)["x"]
     assert back.dtype == array.dtype and back.tensor_dtype == name and (back.bits == codes).all()
-    monkeypatch.setattr(_tensor, "_ml_dtype", lambda name: None)
+    monkeypatch.setattr(tensor, "_ml_dtype", lambda name: None)
     plain = tenscope.open(run.path)["x"]
     assert plain.dtype == np.float32 and plain.tensor_dtype == name and (plain.bits == codes).all()
     np.testing.assert_array_equal(plain, array.astype("f4"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tenscope
-from tenscope import _registry
+from tenscope.recording import registry
 
 
 class Quantised:
@@ -31,7 +31,7 @@ def registered():
     )
     tenscope.register(Sparse, to_value=lambda s: {"indices": s.indices, "values": s.values, "shape": s.shape})
     yield
-    for table in (_registry._entries, _registry._to_value):
+    for table in (registry._entries, registry._to_value):
         table.clear()
 
 

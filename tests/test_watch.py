@@ -4,7 +4,8 @@ import time
 
 import numpy as np
 import pytest
-from tenscope._watch import parse, watch
+from tenscope.lines.expressions import parse
+from tenscope.lines.watch import watch
 from watched import seen, values
 
 
@@ -101,7 +102,7 @@ def test_ignored_lines():
             x += i  # tenscope: ignore
         x *= 2
         x = (
-            1 + 2  # ztrace: ignore
+            1 + 2  # tenscope: ignore
         )
         x = 9
 

@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from tenscope._watch import make_watcher, watch, watching
+from tenscope.lines.watch import make_watcher, watch, watching
 from watched import values
 
 

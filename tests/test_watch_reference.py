@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tenscope._watch import watch
+from tenscope.lines.watch import watch
 
 MISSING = object()
 

@@ -13,7 +13,7 @@ import weakref
 
 import numpy as np
 import pytest
-from tenscope._watch import watch
+from tenscope.lines.watch import watch
 from watched import values
 
 

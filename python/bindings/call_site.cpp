@@ -31,7 +31,7 @@ int instruction_of(PyFrameObject* frame) {
 // The folder of tenscope's own Python: what calls from there has its site elsewhere, and says so itself.
 const std::string& package_folder() {
   static const std::string folder = [] {
-    PyObject* module = PyImport_ImportModule("tenscope._errors");
+    PyObject* module = PyImport_ImportModule("tenscope.errors");
     PyObject* file = module ? PyObject_GetAttrString(module, "__file__") : nullptr;
     const char* text = file ? PyUnicode_AsUTF8(file) : nullptr;
     std::string path = text ? text : "";

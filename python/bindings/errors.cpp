@@ -1,10 +1,10 @@
 #include "bindings/module.hpp"
 #include "tenscope/error.hpp"
 
-// A tenscope::Error becomes the Python class that tenscope._errors lists for its code.
+// A tenscope::Error becomes the Python class that tenscope.errors lists for its code.
 void set_python_error(const tenscope::Error& error) noexcept {
   std::string code(to_string(error.code()));
-  PyObject* errors = PyImport_ImportModule("tenscope._errors");
+  PyObject* errors = PyImport_ImportModule("tenscope.errors");
   PyObject* table = errors ? PyObject_GetAttrString(errors, "BY_CODE") : nullptr;
   PyObject* type = table ? PyDict_GetItemString(table, code.c_str()) : nullptr;
   PyErr_Clear();

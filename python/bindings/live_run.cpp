@@ -89,7 +89,7 @@ void issue_warnings() noexcept {
     oldest_first = newest_first;
     newest_first = next;
   }
-  PyObject* errors = PyImport_ImportModule("tenscope._errors");
+  PyObject* errors = PyImport_ImportModule("tenscope.errors");
   PyObject* category = errors ? PyObject_GetAttrString(errors, "RecordingWarning") : nullptr;
   PyErr_Clear();
   while (oldest_first) {

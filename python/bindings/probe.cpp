@@ -24,7 +24,7 @@ nb::object fingerprint(nb::handle object) {
 
 std::atomic<int> g_listeners{0};
 
-// While somebody listens it hands on to the module's attribute spy_active, which tenscope._spy sets.
+// While somebody listens it hands on to the module's attribute spy_active, which tenscope.probes.spy sets.
 PyObject* spy(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   if (g_listeners.load(std::memory_order_relaxed) == 0) Py_RETURN_NONE;
   PyObject* active = PyObject_GetAttrString(module, "spy_active");

@@ -208,9 +208,9 @@ class Walk {
   }
 
   // A tensor that has no plain bytes (sparse, quantised, nested, a wrapper) is recorded by the parts that
-  // tenscope._parts names.
+  // tenscope.recording.parts names.
   void visit_parts(PyObject* object, const std::string& reason) {
-    Ref module(checked(PyImport_ImportModule("tenscope._parts")));
+    Ref module(checked(PyImport_ImportModule("tenscope.recording.parts")));
     Ref parts(checked(PyObject_CallMethod(module.get(), "parts", "O", object)));
     if (PyDict_Check(parts.get()) && PyDict_GET_SIZE(parts.get()) > 0) {
       note(kByPartsNote, reason + ", recorded by its parts");

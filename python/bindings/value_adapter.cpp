@@ -18,7 +18,7 @@ constexpr int kMaxNesting = 200;
 class ToValue {
  public:
   ToValue()
-      : files_(nb::module_::import_("tenscope._files")),
+      : files_(nb::module_::import_("tenscope.files")),
         describe_(files_.attr("_describe")),
         facts_(files_.attr("_tensor_facts")) {}
 
@@ -155,7 +155,7 @@ class ToValue {
 class ToObject {
  public:
   ToObject()
-      : files_(nb::module_::import_("tenscope._files")),
+      : files_(nb::module_::import_("tenscope.files")),
         make_tensor_(files_.attr("_make_tensor")),
         make_object_(files_.attr("_make_object")) {}
 

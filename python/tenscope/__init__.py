@@ -1,8 +1,9 @@
 """The flight recorder and debugger for tensors."""
 
-from tenscope._compare import ValueDiff, compare, diff
 from tenscope._core import disable, enable, record, step
-from tenscope._errors import (
+from tenscope.comparing.runs import Diff
+from tenscope.comparing.values import ValueDiff, compare, diff
+from tenscope.errors import (
     CorruptError,
     Error,
     IoError,
@@ -12,15 +13,14 @@ from tenscope._errors import (
     UsageError,
     VersionError,
 )
-from tenscope._files import load, save
-from tenscope._reader import Event, Recording, Stats, open
-from tenscope._registry import register
-from tenscope._run import Run, close, current, init
-from tenscope._rundiff import Diff
-from tenscope._spy import context, spy
-from tenscope._tensor import Tensor
-from tenscope._tree import tree
-from tenscope._watch import watch, watching
+from tenscope.files import load, save
+from tenscope.lines.tree import tree
+from tenscope.lines.watch import watch, watching
+from tenscope.probes.spy import context, spy
+from tenscope.reading.recording import Event, Recording, Stats, open
+from tenscope.reading.tensor import Tensor
+from tenscope.recording.registry import register
+from tenscope.recording.run import Run, close, current, init
 
 __all__ = [
     "CorruptError",
@@ -62,7 +62,7 @@ __all__ = [
     "watching",
 ]
 
-_NEEDS_TORCH = {"Hdf5Saver": "_hdf5", "check_sync": "_sync", "gather": "_gather", "trace": "_trace"}
+_NEEDS_TORCH = {"Hdf5Saver": "hdf5", "check_sync": "sync", "gather": "gather", "trace": "trace"}
 
 
 def __getattr__(name: str):
@@ -72,8 +72,8 @@ def __getattr__(name: str):
         return importlib.import_module("tenscope.testing")
     if name not in _NEEDS_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tenscope.{_NEEDS_TORCH[name]}"), name)
+    return getattr(importlib.import_module(f"tenscope.probes.{_NEEDS_TORCH[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, "compat", "testing", *(name for name in globals() if name.startswith("__"))})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenscope import _compare
-from tenscope._rundiff import Diff, diff
+from tenscope.comparing import values
+from tenscope.comparing.runs import Diff, diff
 
 
 def assert_same_run(run: Any, reference: Any, *, strict: bool = False, bitwise: bool = False, **options: Any) -> Diff:
@@ -27,6 +27,6 @@ def assert_close(
 ) -> None:
     """Fails where two tensors, nests of them or files differ, and says how and where. Options as of `tenscope.diff`."""
     __tracebackhide__ = True
-    found = _compare.diff(actual, expected, atol, rtol, equal_nan=equal_nan)
+    found = values.diff(actual, expected, atol, rtol, equal_nan=equal_nan)
     if found:
         raise AssertionError(f"the values differ\n{found}")

@@ -18,7 +18,7 @@ struct Step {
   Ref key;  // Attribute: the name; Item: the index; Variable: the name of the local that holds the index
 };
 
-// A watched expression: a variable and a path from it. Parsed in Python (tenscope._watch.parse), evaluated here;
+// A watched expression: a variable and a path from it. Parsed in Python (tenscope.lines.expressions.parse), evaluated here;
 // nothing is called but attribute and item access.
 struct Expression {
   Ref text;  // as the user wrote it

@@ -17,7 +17,7 @@ std::string site_of(const std::string& file) {
   return file.starts_with('/') ? file.substr(file.rfind('/') + 1) : file;
 }
 
-// What Python has to say of a code object (tenscope._watch._describe).
+// What Python has to say of a code object (tenscope.lines.code_facts._describe).
 void describe(CodeInfo& info) {
   const Ref facts = Ref::steal(PyObject_CallOneArg(registry().describe, info.code.get()));
   const char* flags = nullptr;

@@ -24,7 +24,7 @@ Action prepare_repro(CLI::App& app) {
     if (output.json) words.emplace_back("--json");
     if (!options->into.empty()) words.insert(words.end(), {"--into", options->into});
     if (!options->repo.empty()) words.insert(words.end(), {"--repo", options->repo});
-    become_python("tenscope._repro", words);
+    become_python("tenscope.metadata.repro", words);
   };
 }
 

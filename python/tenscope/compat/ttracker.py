@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from tenscope import _core
-from tenscope._callers import callers
-from tenscope._watch import parse, unwrap
+from tenscope.lines.expressions import parse
+from tenscope.lines.watch import unwrap
+from tenscope.recording.callers import callers
 
 # --- the channel
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._compare import compare
+from tenscope.comparing.values import compare
+
 from .registry import Comparator
 
 

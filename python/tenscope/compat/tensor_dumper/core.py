@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..._registry import entry_of
-from ..._run import Run
+from tenscope.recording.registry import entry_of
+from tenscope.recording.run import Run
+
 from .comparators import DefaultComparator, NumpyComparator, TorchComparator
 from .metadata import SHANGHAI, DumperMetadata
 from .registry import Registry

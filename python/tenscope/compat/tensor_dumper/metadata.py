@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import sys
 
-from ...metadata import git, packages, runtime
-from ...metadata.store import MetadataStore
+from tenscope.metadata import git, packages, runtime
+from tenscope.metadata.store import MetadataStore
 
 SHANGHAI = datetime.timezone(datetime.timedelta(hours=8))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from ... import _files
+from tenscope import files
+
 from .registry import Serializer
 
 
@@ -13,7 +14,7 @@ class _FileSerializer(Serializer):
     extension = ""
 
     def load(self, filepath, trust: bool = False) -> Any:
-        return _files.load(filepath, trust=trust)
+        return files.load(filepath, trust=trust)
 
     def get_extension(self) -> str:
         return self.extension

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenscope._hdf5 import Hdf5Saver
+from tenscope.probes.hdf5 import Hdf5Saver
 
 
 class H5PYSaverCallback(Hdf5Saver):

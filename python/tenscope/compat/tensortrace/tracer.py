@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenscope._gather import gather
+from tenscope.probes.gather import gather
 
 
 class ModelTracer(gather):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenscope._gather import stacked
+from tenscope.probes.gather import stacked
 
 
 def stack_tensors(name, values, iterations, ranks=None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
-from tenscope._modules import plain_paths
+from tenscope.probes.modules import plain_paths
 
 
 class ModulePaths(MutableMapping):

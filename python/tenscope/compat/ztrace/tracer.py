@@ -10,9 +10,12 @@ import weakref
 from collections.abc import Callable, Iterable
 
 from tenscope import _core
-from tenscope._watch import parse, unwrap
 from tenscope.compat.ztrace.manager import manager
+from tenscope.lines.code_facts import add_ignore_mark
+from tenscope.lines.expressions import parse
+from tenscope.lines.watch import unwrap
 
+add_ignore_mark("ztrace: ignore")
 _DISABLED = bool(os.environ.get("ZEXPER_DISABLED"))
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from . import _core
+from tenscope import _core
 
 _STYLES = {"dim": "2", "name": "1;36", "note": "33", "bad": "1;31", "head": "1"}
 

@@ -13,10 +13,11 @@ import weakref
 from collections.abc import Callable
 from types import ModuleType
 
-from . import _core
-from ._callers import callers
-from ._watch import parse, unwrap
-from ._watch_show import Painter, change_text, describe
+from tenscope import _core
+from tenscope.lines.expressions import parse
+from tenscope.lines.show import Painter, change_text, describe
+from tenscope.lines.watch import unwrap
+from tenscope.recording.callers import callers
 
 __all__ = ["tree"]
 

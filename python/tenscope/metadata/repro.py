@@ -15,8 +15,8 @@ import stat
 import sys
 from pathlib import Path
 
-from .metadata import git, packages, runtime
-from .metadata.store import excluded_folders
+from tenscope.metadata import git, packages, runtime
+from tenscope.metadata.store import excluded_folders
 
 # Variables that change numbers or what is loaded; the rest of the environment is told but not set again.
 _RELEVANT = re.compile(

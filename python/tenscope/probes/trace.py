@@ -10,11 +10,13 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from . import _core, _run, _spy
-from ._locals import Known, LocalsWatch
-from ._modules import ModuleInfo, Names, Registry, path_filter, unwrap, unwrapped_paths
-from ._probe import Probe, What, is_compiled
-from ._state import State
+from tenscope import _core
+from tenscope.probes.hooks import Probe, What, is_compiled
+from tenscope.probes.locals import Known, LocalsWatch
+from tenscope.probes.modules import ModuleInfo, Names, Registry, path_filter, unwrap, unwrapped_paths
+from tenscope.probes.spy import listen, unlisten
+from tenscope.probes.state import State
+from tenscope.recording.run import current, init
 
 
 class trace:
@@ -93,7 +95,7 @@ class trace:
         return traced
 
     def _start(self) -> None:
-        run = self._run or _run.current() or _run.init()
+        run = self._run or current() or init()
         names = _names_of(run)
         registry = Registry(names, self._wanted, unwrapped_paths)
         self._probe = probe = TraceProbe(self, run, registry)
@@ -106,8 +108,8 @@ class trace:
             if self._locals is not None:
                 watch = LocalsWatch(self.model, self._locals, probe.record_local, probe.is_inside)
                 closing.enter_context(watch)
-            _spy.listen(probe)
-            closing.callback(_spy.unlisten, probe)
+            listen(probe)
+            closing.callback(unlisten, probe)
             closing.callback(self._tell_not_called, registry.roots[0].infos, calls)
             self._closing = closing.pop_all()
 

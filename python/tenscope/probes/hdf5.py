@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ._gather import rank
+from tenscope.probes.gather import rank
 
 
 class DatasetPair(tuple):

@@ -18,16 +18,16 @@ def _load(name, path):
 
 
 def _arm():
-    from tenscope import _autorun
+    from tenscope.launch import autorun
 
-    _autorun.arm_child()
+    autorun.arm_child()
 
 
 _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _here]
 if os.environ.get("TENSCOPE_RUN_OPTIONS"):
     try:
-        _load("_tenscope_when_imported", os.path.join(os.path.dirname(_here), "_when_imported.py")).WhenImported(
+        _load("_tenscope_when_imported", os.path.join(os.path.dirname(_here), "when_imported.py")).WhenImported(
             "torch", _arm
         ).install()
     except Exception as error:

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tenscope import _core, _registry, _show
-from tenscope._errors import NotFoundError, UsageError
-from tenscope._tensor import Tensor, from_bytes
+from tenscope import _core
+from tenscope.errors import NotFoundError, UsageError
+from tenscope.reading import show
+from tenscope.reading.tensor import Tensor, from_bytes
+from tenscope.recording.registry import entry_named
 
 
 def open(path: str | os.PathLike[str] = "runs") -> Recording:
@@ -145,7 +147,7 @@ class Event:
         return hash((id(self._reader), self.id))
 
     def __repr__(self) -> str:
-        return f"<{_show.event_line(self)}>"
+        return f"<{show.event_line(self)}>"
 
 
 class Recording:
@@ -302,7 +304,7 @@ class Recording:
         if name in self:
             steps = self.steps(name)
             if step is not None and step not in steps:
-                return f"no step {step} of {name}, it has {_show.ranges(steps)}: {self.path}"
+                return f"no step {step} of {name}, it has {show.ranges(steps)}: {self.path}"
             return f"no call {call} of {name} in step {step}: {self.path}"
         close = difflib.get_close_matches(name, self.names(), n=3)
         hint = f" (did you mean {' or '.join(close)}?)" if close else ""
@@ -325,13 +327,13 @@ class Recording:
 
     def frame(self) -> Any:
         """All events as a pandas DataFrame, a row each."""
-        return _show.frame(self)
+        return show.frame(self)
 
     def __repr__(self) -> str:
-        return _show.recording_text(self)
+        return show.recording_text(self)
 
     def _repr_html_(self) -> str:
-        return _show.recording_html(self)
+        return show.recording_html(self)
 
 
 def _split(key: str | tuple) -> tuple[str, Any, int | None]:
@@ -344,7 +346,7 @@ def _split(key: str | tuple) -> tuple[str, Any, int | None]:
 
 def _revived(name: str, meta: dict[str, Any], value: Any) -> Any:
     """The object of a registered type whose value was recorded under that name; else the value."""
-    entry = _registry.entry_named(meta.get("type", "")) if meta.get("at") == name else None
+    entry = entry_named(meta.get("type", "")) if meta.get("at") == name else None
     return entry.from_value(value) if entry is not None and entry.from_value is not None else value
 
 

@@ -14,9 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tenscope import _core, _ranks
-from tenscope._errors import Error, RecordingWarning
+from tenscope import _core
+from tenscope.errors import Error, RecordingWarning
 from tenscope.metadata.store import MetadataStore
+from tenscope.recording import ranks
 
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _current: Run | None = None
@@ -56,9 +57,9 @@ class Run(_core.Run):
     ) -> None:
         global _opened
         if name and rank is not None:  # nothing to agree on
-            place = _ranks.Place(Path(base), name, rank, world_size or 1, join)
+            place = ranks.Place(Path(base), name, rank, world_size or 1, join)
         else:
-            place = _ranks.place(base, name, _opened)
+            place = ranks.place(base, name, _opened)
         self.rank = place.rank if rank is None else rank
         self.world_size = place.world_size if world_size is None else world_size
         self._closed = False

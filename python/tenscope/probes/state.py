@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import torch
 
-from ._core import GRADIENT_SUFFIX
-from ._modules import ModuleInfo, Root
-from ._probe import Probe
+from tenscope._core import GRADIENT_SUFFIX
+from tenscope.probes.hooks import Probe
+from tenscope.probes.modules import ModuleInfo, Root
 
 
 def stamp(tensor: torch.Tensor) -> tuple:

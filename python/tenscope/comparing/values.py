@@ -14,11 +14,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tenscope import _core, _registry, _rundiff
-from tenscope._errors import NotFoundError, UsageError
-from tenscope._reader import Recording
-from tenscope._run import Run
-from tenscope._rundiff import Diff
+from tenscope import _core
+from tenscope.comparing import runs
+from tenscope.comparing.runs import Diff
+from tenscope.errors import NotFoundError, UsageError
+from tenscope.reading.recording import Recording
+from tenscope.recording.registry import entry_of, plain
+from tenscope.recording.run import Run
 
 __all__ = ["ValueDiff", "compare", "diff"]
 
@@ -57,7 +59,7 @@ def diff(
     if _is_run(a) or _is_run(b):
         if (atol, rtol, ulp, equal_nan) != (None, None, None, False):
             raise UsageError("two runs are compared by tolerance=, not by atol, rtol, ulp or equal_nan")
-        return _rundiff.diff(a, b, **run_options)
+        return runs.diff(a, b, **run_options)
     if run_options:
         raise TypeError(f"diff() got options that only two runs take: {', '.join(sorted(run_options))}")
     _check_tolerances(atol or 0.0, rtol or 0.0)
@@ -149,7 +151,7 @@ def _is_run(x: Any) -> bool:
 
 def _side(x: Any) -> _core.Side:
     if not _is_path(x):
-        return _core.side_from_object(_registry.plain(x), _reduce)
+        return _core.side_from_object(plain(x), _reduce)
     path = os.fspath(x)
     if not os.path.exists(path):
         raise NotFoundError(f"cannot compare: no such file: {path}")
@@ -188,7 +190,7 @@ def _fields(x: Any) -> dict[str, Any]:
 def _same(a: Any, b: Any, atol: float, rtol: float, equal_nan: bool, depth: int) -> bool:
     if depth > _MAX_DEPTH:
         raise UsageError(f"value refused: nested more than {_MAX_DEPTH} deep, or in itself")
-    known, other = _registry.entry_of(a), _registry.entry_of(b)
+    known, other = entry_of(a), entry_of(b)
     if known or other:
         if known is other and known.compare is not None:
             return bool(known.compare(a, b, atol=atol, rtol=rtol, equal_nan=equal_nan))

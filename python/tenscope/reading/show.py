@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tenscope._reader import Event, Recording
+    from tenscope.reading.recording import Event, Recording
 
 _COLUMNS = ("name", "dtype", "shape", "steps", "mean", "std", "min", "max", "")
 _ROWS = 40

@@ -22,12 +22,12 @@ from pathlib import Path
 import torch
 from torch.optim import optimizer as _optim
 
-from . import _core
-from ._autorun import Options
-from ._modules import ModuleInfo, Names, Registry, Root, path_filter
-from ._probe import Probe, What
-from ._run import Run, _set_current
-from ._state import State
+from tenscope import _core
+from tenscope.launch.autorun import Options
+from tenscope.probes.hooks import Probe, What
+from tenscope.probes.modules import ModuleInfo, Names, Registry, Root, path_filter
+from tenscope.probes.state import State
+from tenscope.recording.run import Run, _set_current
 
 _graph_task_id = torch._C._current_graph_task_id
 _probe: AutoProbe | None = None

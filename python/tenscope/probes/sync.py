@@ -6,8 +6,9 @@ import dataclasses
 
 from torch import distributed, nn
 
-from . import _core, _run
-from ._modules import unwrapped_paths
+from tenscope import _core
+from tenscope.probes.modules import unwrapped_paths
+from tenscope.recording.run import current
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,7 @@ def check_sync(model: nn.Module, *, buffers: bool = True, grads: bool = True, gr
         if len(by_print) > 1:
             missing = tuple(by_print.pop(None, ()))
             report.append(OutOfSync(name, io, tuple(map(tuple, by_print.values())), missing))
-    run = _run.current()
+    run = current()
     if run is not None and report:
         run.record("out_of_sync", kind="note", meta={"tensors": [dataclasses.asdict(entry) for entry in report]})
     return report

@@ -6,7 +6,8 @@ import contextvars
 import weakref
 from typing import Any
 
-from . import _core, _run
+from tenscope import _core
+from tenscope.recording.run import current, init
 
 spy = _core.spy  # native: with no listener it returns at once
 
@@ -37,7 +38,7 @@ class context:
         self._paths: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._tokens: list[contextvars.Token] = []
         if model is not None:
-            from ._modules import unwrapped_paths
+            from tenscope.probes.modules import unwrapped_paths
 
             for path, module in unwrapped_paths(model):
                 self._paths.setdefault(module, path)
@@ -80,7 +81,7 @@ def _spy(name: str, value: Any, module=None) -> None:
         return
     path = within.path_of(module) if module is not None else None
     full = ".".join(part for part in (prefix, path, name) if part)
-    run = within.run or _run.current() or _run.init()
+    run = within.run or current() or init()
     if run is not None:
         run.record(full, value, scope=path or "", cls="" if module is None else type(module).__name__)
 

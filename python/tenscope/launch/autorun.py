@@ -2,7 +2,7 @@
 
 Overview. The first process names the run's folder and puts it, with the options, into the environment. Nothing is
 opened before a module is called, so that each process opens its own part when its rank is known. Processes started
-later (spawn, subprocess, torchrun) find us through PYTHONPATH and _site/sitecustomize.py; forked ones have us already
+later (spawn, subprocess, torchrun) find us through PYTHONPATH and site/sitecustomize.py; forked ones have us already
 and begin anew. torch is never imported by us: the program may want to set its environment first.
 """
 
@@ -16,10 +16,11 @@ import sys
 import time
 from pathlib import Path
 
-from . import _ranks
-from ._when_imported import WhenImported
+from tenscope.launch.when_imported import WhenImported
+from tenscope.recording import ranks
+from tenscope.recording.callers import OWN_FOLDER
 
-_SITE = str(Path(__file__).parent / "_site")
+_SITE = str(Path(__file__).parent / "site")
 
 
 @dataclasses.dataclass
@@ -45,7 +46,7 @@ def choose_folder(out: str, name: str | None) -> Path:
         return base / name
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size > 1:
-        agreed = _ranks.job_name(os.environ, world_size)
+        agreed = ranks.job_name(os.environ, world_size)
         if agreed:
             return base / agreed
     stamp = time.strftime("%Y%m%d_%H%M%S")
@@ -73,9 +74,9 @@ def arm_child() -> None:
 
 def _arm(folder: Path, options: Options) -> None:
     def torch_is_there() -> None:
-        from . import _autoprobe
+        from tenscope.launch import autoprobe
 
-        _autoprobe.start(folder, options)
+        autoprobe.start(folder, options)
 
     WhenImported("torch", torch_is_there).install()
 
@@ -85,7 +86,7 @@ def _end(folder: Path, pid: int) -> None:
     if os.getpid() != pid:
         return
     if not folder.exists():
-        from ._run import Run
+        from tenscope.recording.run import Run
 
         with Run(folder.parent, name=folder.name, rank=0, world_size=1) as run:
             run.record("not_seen", kind="note", meta={"reason": "no torch module was called"})
@@ -95,7 +96,7 @@ def _end(folder: Path, pid: int) -> None:
 
 def strip_own_frames(error: BaseException) -> None:
     """Takes our frames, and those of runpy before the program's first, out of an exception's traceback."""
-    own = os.path.dirname(os.path.abspath(__file__))
+    own = OWN_FOLDER + "launch" + os.sep
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -103,8 +104,8 @@ def strip_own_frames(error: BaseException) -> None:
         entry = error.__traceback__
         while entry is not None:
             filename = entry.tb_frame.f_code.co_filename
-            is_runpy = not entries and ("runpy" in filename)
-            if not is_runpy and os.path.dirname(os.path.abspath(filename)) != own:
+            is_before = not entries and ("runpy" in filename or filename == OWN_FOLDER + "run.py")
+            if not is_before and not filename.startswith(own):
                 entries.append(entry)
             entry = entry.tb_next
         for above, below in zip(entries, [*entries[1:], None]):  # noqa: B905

@@ -1,6 +1,6 @@
 """tenscope.gather(model, paths): values of all ranks together in rank 0, every so often, over torch.distributed.
 
-Overview. While active, each call of the model is an iteration; the values at the paths (tenscope._locals) that are new
+Overview. While active, each call of the model is an iteration; the values at the paths (probes/locals.py) that are new
 are copied and kept with it. A gathering hands them to rank 0, where they are appended to the results, rank by rank.
 Before anything collective is called the ranks sign in at the process group's store, and afterwards they sign out: so
 one that died or lags is named in an error, instead of all waiting for it.
@@ -19,9 +19,9 @@ from typing import NamedTuple
 import torch
 from torch import distributed, nn
 
-from ._errors import Error
-from ._locals import Known, LocalsWatch
-from ._modules import unwrap
+from tenscope.errors import Error
+from tenscope.probes.locals import Known, LocalsWatch
+from tenscope.probes.modules import unwrap
 
 _ROLL_CALL_S = 5  # for those who live to say so, after a collective failed
 
@@ -301,7 +301,7 @@ class gather:
 def _saver_of(hdf5):
     if hdf5 is None:
         return None, False
-    from ._hdf5 import Hdf5Saver
+    from tenscope.probes.hdf5 import Hdf5Saver
 
     if isinstance(hdf5, Hdf5Saver):
         return hdf5, False

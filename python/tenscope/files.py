@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenscope import _core
-from tenscope._errors import CorruptError, Error, UnsupportedError
+from tenscope.errors import CorruptError, Error, UnsupportedError
 
 __all__ = ["load", "save"]
 

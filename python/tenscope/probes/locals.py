@@ -18,9 +18,9 @@ from types import CodeType
 import torch
 from torch import nn
 
-from . import _core
-from ._modules import unwrapped_paths
-from ._watch import make_watcher, unwrap
+from tenscope import _core
+from tenscope.lines.watch import make_watcher, unwrap
+from tenscope.probes.modules import unwrapped_paths
 
 Tell = Callable[[str, str, object], None]  # concrete path, module path, live value
 

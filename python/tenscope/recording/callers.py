@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_OWN = os.path.dirname(__file__) + os.sep
+OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Caller(NamedTuple):
@@ -21,7 +21,7 @@ def callers(limit: int) -> Iterator[Caller]:
     frame = sys._getframe(1)
     while frame is not None and limit > 0:
         code = frame.f_code
-        if not code.co_filename.startswith(_OWN):
+        if not code.co_filename.startswith(OWN_FOLDER):
             limit -= 1
             yield Caller(code.co_name, code.co_filename, frame.f_lineno)
         frame = frame.f_back

@@ -21,9 +21,9 @@ from time import perf_counter_ns
 import torch
 from torch.nn.modules import module as _hooks
 
-from . import _grads
-from ._core import CHANGED_INPUT_SUFFIX
-from ._modules import ModuleInfo, Registry
+from tenscope._core import CHANGED_INPUT_SUFFIX
+from tenscope.probes import grads
+from tenscope.probes.modules import ModuleInfo, Registry
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
 _LEAVES = (torch.Tensor, bool, int, float, str)
@@ -65,7 +65,7 @@ class Probe:
         self.what = what
         self.fingerprint = fingerprint
         self.on = True
-        self.pending: list[_grads.Contribution] = []
+        self.pending: list[grads.Contribution] = []
         self._local = threading.local()
         self._handles: list = []
         self._said: set[tuple] = set()
@@ -211,7 +211,7 @@ class Probe:
             frame.versions = versions_of(inputs)
         if tracks_grads:
             tensors = [member for member in inputs if isinstance(member[2], torch.Tensor)]
-            frame.edges = _grads.InputEdges(tensors)
+            frame.edges = grads.InputEdges(tensors)
 
     def _exit(self, module, args, kwargs, output, error: BaseException | None) -> None:
         began = perf_counter_ns()
@@ -250,9 +250,9 @@ class Probe:
         if not (what.grads and torch.is_grad_enabled()):
             return []
         tensors = [member for member in members if isinstance(member[2], torch.Tensor)]
-        nodes = _grads.watch_outputs(tensors, self._teller(frame, "grad_output"))
+        nodes = grads.watch_outputs(tensors, self._teller(frame, "grad_output"))
         if frame.edges is not None and frame.edges.names and nodes:
-            _grads.watch_inputs(frame.edges, nodes, self._teller(frame, "grad_input"), self.pending)
+            grads.watch_inputs(frame.edges, nodes, self._teller(frame, "grad_input"), self.pending)
         return nodes
 
     def _record_exit(self, frame: Frame, module, elapsed_ns: int, error: BaseException | None) -> None:

@@ -1,0 +1,1 @@
+"""Comparing values, files and runs."""

@@ -1,0 +1,1 @@
+"""`tenscope run`: recording a script that does not know of it, and the processes that it starts."""

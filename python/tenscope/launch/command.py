@@ -1,0 +1,148 @@
+"""The words of `tenscope run`, and running the program as Python would."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import builtins
+import importlib.machinery
+import io
+import os
+import runpy
+import signal
+import sys
+import types
+
+from tenscope.launch import autorun
+
+
+def _steps(text: str) -> tuple[int, int | None]:
+    first, colon, end = text.partition(":")
+    try:
+        start = int(first or 0)
+        return (start, int(end) if end else None) if colon else (start, start + 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST:END") from None
+
+
+def _size(text: str) -> int:
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    number = text.upper().removesuffix("B").removesuffix("I")
+    factor = units.get(number[-1:], 1)
+    try:
+        return int(float(number.rstrip("KMGT")) * factor)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes (as 500M, 2G)") from None
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tenscope run",
+        usage="tenscope run [options] script.py [args...]\n       tenscope run [options] -m module [args...]",
+        description="Records a PyTorch script with no change to it.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--out", default="runs", metavar="DIR", help="base folder (default: runs)")
+    parser.add_argument("--name", metavar="NAME", help="the run's folder in it (default: a timestamp)")
+    parser.add_argument("--stats", action="store_true", help="keep statistics and fingerprints only, not the values")
+    parser.add_argument(
+        "--include", action="append", default=[], metavar="GLOB", help="only modules whose path matches"
+    )
+    parser.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="no modules whose path matches")
+    parser.add_argument("--every", type=_positive, default=1, metavar="N", help="only each N-th step")
+    parser.add_argument("--steps", type=_steps, default=(0, None), metavar="A:B", help="only steps A to B-1")
+    parser.add_argument("--max-bytes", type=_size, default=0, metavar="SIZE", help="a budget for each process (2G)")
+    return parser
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Our words and the program's: it begins at the first that is not ours, or at -m."""
+    takes_value = {"--out", "--name", "--include", "--exclude", "--every", "--steps", "--max-bytes"}
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "--"):
+        at += 2 if words[at] in takes_value else 1
+    return words[:at], words[at + 1 :] if words[at : at + 1] == ["--"] else words[at:]
+
+
+def _run_script(path: str, arguments: list[str]) -> None:
+    sys.argv[:] = [path, *arguments]
+    if os.path.isdir(path) or path.endswith((".zip", ".pyz")):
+        sys.path.insert(0, path)
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        runpy._run_module_as_main("__main__", alter_argv=False)
+        return
+    with io.open_code(os.path.abspath(path)) as file:
+        source = file.read()
+    full = os.path.abspath(path)
+    code = compile(source, full, "exec", dont_inherit=True)
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main = types.ModuleType("__main__")
+    main.__dict__.update(
+        __file__=full,
+        __builtins__=builtins,
+        __loader__=importlib.machinery.SourceFileLoader("__main__", full),
+        __package__=None,
+        __cached__=None,
+    )
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def _run_module(name: str, arguments: list[str]) -> None:
+    sys.argv[:] = ["-m", *arguments]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    runpy._run_module_as_main(name)
+
+
+def main(words: list[str]) -> None:
+    parser = _parser()
+    ours, program = _split(words)
+    if program[:1] == ["-m"] and len(program) == 1:
+        parser.error("-m needs the name of a module")
+    options = parser.parse_args(ours)
+    if not program:
+        parser.error("which script?")
+    folder = autorun.choose_folder(options.out, options.name)
+    autorun.arm(
+        folder,
+        autorun.Options(
+            stats=options.stats,
+            include=options.include,
+            exclude=options.exclude,
+            every=options.every,
+            first_step=options.steps[0],
+            end_step=options.steps[1],
+            max_bytes=options.max_bytes,
+        ),
+    )
+    is_module = program[0] == "-m"
+    if not is_module and not os.path.exists(program[0]):
+        parser.error(f"cannot open the script: no such file: {program[0]}")
+    try:
+        if is_module:
+            _run_module(program[1], program[2:])
+        else:
+            _run_script(program[0], program[1:])
+    except SystemExit:
+        raise
+    except BaseException as error:
+        autorun.quiet_exit_of(error)
+        if isinstance(error, KeyboardInterrupt) and not is_module:
+            _die_of_interrupt()
+        raise
+
+
+def _die_of_interrupt() -> None:
+    """As Python ends a script: whoever waits for the process sees that a signal ended it."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)

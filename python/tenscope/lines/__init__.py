@@ -1,0 +1,1 @@
+"""Watching Python line by line: variables, call trees, and how they look on a terminal."""

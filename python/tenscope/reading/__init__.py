@@ -1,0 +1,1 @@
+"""Reading a run back: recordings, events and tensors."""
