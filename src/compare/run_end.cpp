@@ -1,8 +1,10 @@
 // Overview. Behind the last pair of events a lane may have more: the other run ended earlier. Not everything that is
 // left over says so: a module that one run alone has, or a tensor that it alone records, may stand last. What does is a
-// call of a module that both have, a backward, or one more value of a name that was paired before.
+// call of a module that both have, a backward, or one more value of a name that was paired before; unless that run makes
+// calls of its own in between as well (an evaluation after each epoch): then one more at the end is another of these.
 #include "compare/run_end.hpp"
 
+#include <unordered_map>
 #include <unordered_set>
 
 namespace tenscope::compare {
@@ -14,14 +16,22 @@ class Tail {
   Tail(const Lane& lane, const std::vector<std::int64_t>& partner, const std::vector<bool>& is_shared,
        const ModuleTree& tree)
       : items_(lane.items), is_shared_(is_shared), tree_(tree) {
+    std::unordered_map<std::uint64_t, int> depth;  // by thread
+    std::size_t extra_calls = 0;
     for (std::size_t i = 0; i < items_.size(); ++i) {
+      const Item& item = items_[i];
+      if (item.kind == EventKind::Enter && depth[item.thread]++ == 0 && partner[i] == kAlone && is_shared_call(item))
+        ++extra_calls;
+      if (item.kind == EventKind::Exit) --depth[item.thread];
       if (partner[i] == kAlone) continue;
       end_ = i + 1;
-      if (items_[i].root == 0) known_.insert(items_[i].name);
+      makes_extra_calls_ = extra_calls > 0;
+      if (item.root == 0) known_.insert(item.name);
     }
   }
 
   std::int64_t find() const {
+    if (makes_extra_calls_) return kNothing;
     for (std::size_t i = end_; i < items_.size(); ++i)
       if (goes_on(items_[i])) return static_cast<std::int64_t>(i);
     return kNothing;
@@ -32,8 +42,11 @@ class Tail {
  private:
   bool goes_on(const Item& item) const {
     if (item.root == 0) return is_value(item) && known_.contains(item.name);
-    if (item.kind != EventKind::Enter && item.io != Io::Loss) return false;
-    const int node = tree_.find(item.root, item.scope);
+    return (item.kind == EventKind::Enter || item.io == Io::Loss) && is_shared_call(item);
+  }
+
+  bool is_shared_call(const Item& item) const {
+    const int node = item.root == 0 ? -1 : tree_.find(item.root, item.scope);
     return node >= 0 && is_shared_[static_cast<std::size_t>(node)];
   }
 
@@ -41,6 +54,7 @@ class Tail {
   const std::vector<bool>& is_shared_;
   const ModuleTree& tree_;
   std::size_t end_ = 0;
+  bool makes_extra_calls_ = false;  // outermost ones that the other run does not make, before the last pair
   std::unordered_set<TextId> known_;  // names without a module that were paired
 };
 
