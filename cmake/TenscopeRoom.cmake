@@ -1,6 +1,26 @@
 # A room of the house: a static library from the .cpp files of one folder of src/, its unit tests (*_test.cpp) in one
-# program named <room>_test, and its libFuzzer targets (*_fuzz.cpp). DEPENDS names the rooms and libraries it may use:
-# what is not listed does not link. The tests are no part of `all`: build the target unit_tests.
+# program named <room>_test, and its libFuzzer targets (*_fuzz.cpp). The tests are no part of `all`: build the target
+# unit_tests.
+#
+# rooms.txt lists the rooms and which of them each may use. A room's headers are reached through an include directory of
+# its own in the build tree, rooms/<room>, that holds nothing but a link to the room's folder. What is compiled gets the
+# directories of its own room and of the rooms that this one may use, never PUBLIC: any other include does not compile.
+set(TENSCOPE_ROOMS "")
+set(table ${CMAKE_CURRENT_LIST_DIR}/rooms.txt)
+set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
+file(STRINGS ${table} rows REGEX "^[a-z0-9]+ +(src|python)/")
+foreach(row ${rows})
+  separate_arguments(words UNIX_COMMAND "${row}")
+  list(POP_FRONT words room folder)
+  list(APPEND TENSCOPE_ROOMS ${room})
+  set(TENSCOPE_FOLDER_${room} ${PROJECT_SOURCE_DIR}/${folder})
+  set(TENSCOPE_USES_${room} ${words})
+  string(REGEX REPLACE "^(src|python)/" "${PROJECT_BINARY_DIR}/rooms/${room}/" link ${folder})
+  get_filename_component(parent ${link} DIRECTORY)
+  file(MAKE_DIRECTORY ${parent})
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${link} SYMBOLIC)
+endforeach()
+
 add_custom_target(unit_tests)
 add_library(tenscope_flags INTERFACE)
 target_compile_options(tenscope_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
@@ -11,6 +31,43 @@ if(TENSCOPE_SANITIZE)
   target_link_options(tenscope_flags INTERFACE -fsanitize=${TENSCOPE_SANITIZE})
 endif()
 
+# The include directories of what stands in `room`.
+function(tenscope_room_directories room variable)
+  if(NOT room IN_LIST TENSCOPE_ROOMS)
+    message(FATAL_ERROR "the room ${room} is not in cmake/rooms.txt")
+  endif()
+  list(TRANSFORM TENSCOPE_USES_${room} PREPEND ${PROJECT_BINARY_DIR}/rooms/ OUTPUT_VARIABLE directories)
+  set(${variable} ${PROJECT_BINARY_DIR}/rooms/${room} ${directories} PARENT_SCOPE)
+endfunction()
+
+# Links `target` with a room, if that is a library, and with the rooms it may use. Their directories are not passed on.
+function(tenscope_link_room target room)
+  target_link_libraries(${target} PRIVATE fmt::fmt)
+  foreach(used ${room} ${TENSCOPE_USES_${room}})
+    if(TARGET tenscope_${used} AND NOT target STREQUAL tenscope_${used})
+      target_link_libraries(${target} PRIVATE tenscope::${used})
+    endif()
+  endforeach()
+endfunction()
+
+# Makes `target` part of `room`.
+function(tenscope_place target room)
+  tenscope_room_directories(${room} directories)
+  target_include_directories(${target} PRIVATE ${directories})
+  tenscope_link_room(${target} ${room})
+endfunction()
+
+# A library of the sources given. DEPENDS names the libraries from outside that it uses.
+function(tenscope_room_library room)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(tenscope_${room} STATIC ${ARG_SOURCES})
+  add_library(tenscope::${room} ALIAS tenscope_${room})
+  target_include_directories(tenscope_${room} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                                     $<INSTALL_INTERFACE:include>)
+  target_link_libraries(tenscope_${room} PRIVATE ${ARG_DEPENDS} $<BUILD_INTERFACE:tenscope_flags>)
+  tenscope_place(tenscope_${room} ${room})
+endfunction()
+
 function(tenscope_room room)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -19,28 +76,22 @@ function(tenscope_room room)
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz)\\.cpp$")
-
-  if(NOT sources)
-    return()
-  endif()
-  add_library(tenscope_${room} STATIC ${sources})
-  add_library(tenscope::${room} ALIAS tenscope_${room})
-  target_include_directories(tenscope_${room} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
-    $<INSTALL_INTERFACE:include>)
-  target_link_libraries(tenscope_${room} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:tenscope_flags>)
+  tenscope_room_library(${room} SOURCES ${sources} DEPENDS ${ARG_DEPENDS})
+  set_property(GLOBAL APPEND PROPERTY TENSCOPE_LIBRARIES ${room})
 
   if(TENSCOPE_TESTS AND tests)
     add_executable(${room}_test EXCLUDE_FROM_ALL ${tests})
     add_dependencies(unit_tests ${room}_test)
-    target_link_libraries(${room}_test PRIVATE tenscope_${room} tenscope_flags GTest::gtest_main)
+    tenscope_place(${room}_test ${room})
+    target_link_libraries(${room}_test PRIVATE ${ARG_DEPENDS} tenscope_flags GTest::gtest_main)
     gtest_discover_tests(${room}_test TEST_PREFIX ${room}. DISCOVERY_TIMEOUT 60)
   endif()
   if(TENSCOPE_FUZZ)
     foreach(fuzzer ${fuzzers})
       get_filename_component(name ${fuzzer} NAME_WE)
       add_executable(${name} ${fuzzer})
-      target_link_libraries(${name} PRIVATE tenscope_${room} tenscope_flags)
+      tenscope_place(${name} ${room})
+      target_link_libraries(${name} PRIVATE tenscope_flags)
       target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     endforeach()
   endif()
