@@ -92,10 +92,10 @@ def find_the_mistake(runs):
     good, bad, picture = folder / "good", folder / "bad", folder / "difference.svg"
     call("run", "--out", folder, "--name", "good", TWO_VERSIONS)
     call("run", "--out", folder, "--name", "bad", TWO_VERSIONS, "--rewritten")
-    found = call("diff", bad, good, "--top", "3")
+    found = call("diff", good, bad, "--top", "3")
     if shutil.which("dot") is None:
         picture = picture.with_suffix(".dot")
-    drawn = call("graph", bad, "--against", good, "-o", picture)
+    drawn = call("graph", good, "--against", bad, "-o", picture)
     is_named = found.returncode == 1 and "blocks.0.attn" in found.stdout.partition("\n")[0]
     return is_named and drawn.returncode == 0, picture
 

@@ -2,7 +2,7 @@
 
     tenscope run --name good examples/demo_bug.py
     tenscope run --name bad examples/demo_bug.py --rewritten
-    tenscope diff runs/bad runs/good
+    tenscope diff runs/good runs/bad
 
 The diff names the module in which it is.
 """

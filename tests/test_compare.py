@@ -21,9 +21,9 @@ INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 FLOATS = ["float16", "float32", "float64"]
 
 
-def exact_close(x, y, atol, rtol, equal_nan=False):
+def exact_close(value, reference, atol, rtol, equal_nan=False):
     """The definition, in exact arithmetic."""
-    x, y = x.item(), y.item()
+    x, y = value.item(), reference.item()
     if x != x or y != y:
         return equal_nan and x != x and y != y
     if x in (float("inf"), float("-inf")) or y in (float("inf"), float("-inf")):
@@ -91,15 +91,16 @@ def test_measures_against_numpy(count, seed, dtype):
     found = tenscope.diff(a, b, atol=1e-4, rtol=1e-3)
     x, y = a.astype(np.float64), b.astype(np.float64)
     error = np.abs(x - y)
-    wrong = ~(error <= 1e-4 + 1e-3 * np.abs(y))
+    wrong = ~(error <= 1e-4 + 1e-3 * np.abs(x))
     assert found.mismatches == wrong.sum()
     assert found.bit_equal == (a.tobytes() == b.tobytes())
     np.testing.assert_allclose(found.max_abs, error.max())
     np.testing.assert_allclose(found.mean_abs, error.mean(), rtol=1e-12)
-    nonzero = y != 0
+    nonzero = x != 0
     if nonzero.any():
-        np.testing.assert_allclose(found.mean_rel, (error[nonzero] / np.abs(y[nonzero])).mean(), rtol=1e-12)
-        np.testing.assert_allclose(found.relative_l2, np.linalg.norm(x - y) / np.linalg.norm(y), rtol=1e-12)
+        np.testing.assert_allclose(found.max_rel, (error[nonzero] / np.abs(x[nonzero])).max(), rtol=1e-12)
+        np.testing.assert_allclose(found.mean_rel, (error[nonzero] / np.abs(x[nonzero])).mean(), rtol=1e-12)
+        np.testing.assert_allclose(found.relative_l2, np.linalg.norm(x - y) / np.linalg.norm(x), rtol=1e-12)
         np.testing.assert_allclose(found.cosine, x @ y / np.linalg.norm(x) / np.linalg.norm(y), rtol=1e-12)
     if wrong.any():
         assert found.first["index"] == [int(np.argmax(wrong))]
@@ -120,6 +121,45 @@ def test_measures_against_numpy(count, seed, dtype):
     for decade in histogram["decades"]:
         low, high = 10.0 ** decade["exponent"], 10.0 ** (decade["exponent"] + 1)
         assert decade["count"] == ((error >= low) & (error < high)).sum()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-100, 100), st.integers(-100, 100)), min_size=1, max_size=40),
+    st.sampled_from(["int8", "int64", "float16", "float32", "float64", "complex128"]),
+    st.sampled_from(["int16", "uint64", "float32", "float64"]),
+    st.sampled_from([0.0, 0.25, 0.5, 2.0]),
+    st.sampled_from([0.0, 1.0]),
+)
+def test_diff_measures_by_the_first_and_compare_by_the_second(pairs, a_dtype, b_dtype, rtol, atol):
+    a = np.array([x for x, _ in pairs]).astype(a_dtype)
+    b = np.array([abs(y) for _, y in pairs]).astype(b_dtype)
+    x, y = a.astype(np.complex128).real, b.astype(np.float64)  # all of it is exact
+    assert tenscope.diff(a, b, atol=atol, rtol=rtol).mismatches == (np.abs(y - x) > atol + rtol * np.abs(x)).sum()
+    plain = tenscope.diff(x.tolist(), y.tolist(), atol=atol, rtol=rtol)
+    assert plain.different == (np.abs(y - x) > atol + rtol * np.abs(x)).sum()
+    is_close = bool(np.allclose(x, y, atol=atol, rtol=rtol))
+    assert tenscope.compare(a, b, atol=atol, rtol=rtol) is is_close
+    assert tenscope.compare(x.tolist(), y.tolist(), atol=atol, rtol=rtol) is is_close
+
+
+def test_the_first_is_the_reference(tmp_path):
+    """Of 100 and 110 the difference is 10 % of the one and 9.1 % of the other."""
+    small, large = np.array([100.0]), np.array([110.0])
+    np.save(tmp_path / "small.npy", small)
+    np.save(tmp_path / "large.npy", large)
+    for a, b in ((small, large), ([100.0], [110.0]), (tmp_path / "small.npy", tmp_path / "large.npy")):
+        assert tenscope.diff(a, b, rtol=0.095) and not tenscope.diff(b, a, rtol=0.095)
+        assert tenscope.compare(a, b, rtol=0.095) and not tenscope.compare(b, a, rtol=0.095)
+    found = tenscope.diff(small, large)
+    assert found.max_rel == found.mean_rel == found.relative_l2 == 0.1
+    assert (found.worst["a"], found.worst["b"]) == ("100.0", "110.0")
+    assert "worst        100.0 became 110.0 at [0]" in str(found)
+    assert "0.5 became 0.75" in str(tenscope.diff({"x": 0.5}, {"x": 0.75}))
+    zero = tenscope.diff(np.zeros(2), np.array([0.0, 1.0]))
+    assert zero.max_rel is None and zero.relative_l2 == float("inf")
+    assert command(tmp_path / "small.npy", tmp_path / "large.npy", "--rtol", "0.095").returncode == 1
+    assert command(tmp_path / "large.npy", tmp_path / "small.npy", "--rtol", "0.095").returncode == 0
 
 
 def test_integers_are_exact():
@@ -242,7 +282,7 @@ def test_diff_object_and_json():
     with pytest.raises(AttributeError):
         found.no_such_measure  # noqa: B018
     shapes = tenscope.diff(a, a[:4])
-    assert shapes and "shapes [8, 128] and [4, 128]" in str(shapes)
+    assert shapes and "shape [8, 128] became [4, 128]" in str(shapes)
 
 
 def test_default_tolerances_follow_the_dtype():

@@ -128,7 +128,7 @@ def test_a_thousand_modules_stay_readable(tmp_path):
 
 
 def test_coloured_by_difference(runs):
-    found = document(runs["bad"], "--against", runs["good"])
+    found = document(runs["good"], "--against", runs["bad"])
     nodes = by_path(found)
     assert nodes["layers.2"]["mark"] == "first divergence"
     assert nodes["layers.2"]["diff"] == "differs"
@@ -152,22 +152,22 @@ def test_coloured_by_nan(runs):
 
 
 @needs_dot
-@pytest.mark.parametrize("color", [(), ("--color", "nan"), ("--color", "time"), ("--against", "good")])
+@pytest.mark.parametrize("color", [(), ("--color", "nan"), ("--color", "time"), ("--against", "bad")])
 def test_pictures(runs, tmp_path, color):
-    words = [runs["good"] if word == "good" else word for word in color]
+    words = [runs["bad"] if word == "bad" else word for word in color]
     svg, png, dot = (tmp_path / f"graph.{kind}" for kind in ("svg", "png", "dot"))
-    graph(runs["bad"], *words, "-o", svg)
+    graph(runs["good"], *words, "-o", svg)
     shown = "".join(ET.parse(svg).getroot().itertext())
     assert "Net#0" in shown
     assert "layers" in shown
     assert "1×3×4" in shown
-    graph(runs["bad"], *words, "-o", png, "--size", "5,3", "--dpi", 50)
+    graph(runs["good"], *words, "-o", png, "--size", "5,3", "--dpi", 50)
     data = png.read_bytes()
     assert data.startswith(b"\x89PNG")
     width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
     assert width <= 5 * 50 + 2
     assert height <= 3 * 50 + 2
-    graph(runs["bad"], *words, "-o", dot)
+    graph(runs["good"], *words, "-o", dot)
     canonical = subprocess.run(["dot", "-Tcanon", dot], capture_output=True, text=True, check=True)
     assert canonical.stderr == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.dot", "graph.png", "graph.svg"]

@@ -425,6 +425,9 @@ def test_assert_close():
     testing.assert_close({"x": x}, {"x": x + 1e-9})
     with pytest.raises(AssertionError, match="the values differ"):
         testing.assert_close({"x": x}, {"x": x + 1})
+    with pytest.raises(AssertionError, match=r"100\.0 became 110\.0"):
+        testing.assert_close(np.array([110.0]), np.array([100.0]), rtol=0.095)
+    testing.assert_close(np.array([100.0]), np.array([110.0]), rtol=0.095)  # a part of the expected value
 
 
 def test_the_helpers_are_there_without_an_import_of_their_own():

@@ -1,4 +1,8 @@
-"""For tests: assertions whose failure message is the report of the comparison."""
+"""For tests: assertions whose failure message is the report of the comparison.
+
+What is tested comes first and its reference second, as in other libraries for tests; the report says how the reference
+became what was tested.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,11 @@ def assert_same_run(run: Any, reference: Any, *, strict: bool = False, bitwise: 
 def assert_close(
     actual: Any, expected: Any, atol: float | None = None, rtol: float | None = None, *, equal_nan: bool = False
 ) -> None:
-    """Fails where two tensors, nests of them or files differ, and says how and where. Options as of `tenscope.diff`."""
+    """Fails where tensors, nests of them or files differ from `expected`, the reference, and says how and where.
+
+    Options as of `tenscope.diff`.
+    """
     __tracebackhide__ = True
-    found = values.diff(actual, expected, atol, rtol, equal_nan=equal_nan)
+    found = values.diff(expected, actual, atol, rtol, equal_nan=equal_nan)
     if found:
         raise AssertionError(f"the values differ\n{found}")

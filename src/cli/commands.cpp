@@ -36,7 +36,7 @@ constexpr Command kCommands[] = {
      "  tenscope run --out runs --name baseline --steps 0:3 train.py\n"
      "  tenscope run --stats -m package.train",
      prepare_run},
-    {"diff", "Compare two runs, files or folders of tensors and say how and where they differ",
+    {"diff", "Compare two runs, files or folders of tensors: how and where does the second differ from the first",
      "  tenscope diff runs/good runs/bad\n"
      "  tenscope diff runs/torch runs/engine --map 'blocks.*=layers.*' --html report.html\n"
      "  tenscope diff runs/ddp --ranks\n"
@@ -54,9 +54,9 @@ constexpr Command kCommands[] = {
      "  tenscope check runs/20261115_201530 --set exploding-gradient=100 --ignore dead-units\n"
      "  tenscope check --rules",
      prepare_check},
-    {"graph", "Draw a run's modules and their calls, coloured by time, NaN or the difference to another run",
+    {"graph", "Draw a run's modules and their calls, coloured by time, NaN or how another run differs",
      "  tenscope graph runs -o graph.svg\n"
-     "  tenscope graph runs/bad --against runs/good -o graph.png\n"
+     "  tenscope graph runs/good --against runs/bad -o graph.png\n"
      "  tenscope graph runs --color time --depth 3 -o graph.svg\n"
      "  tenscope graph trace.txt --merge name -o graph.dot",
      prepare_graph},

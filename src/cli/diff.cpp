@@ -83,10 +83,11 @@ const CLI::Validator not_negative(
 
 Action prepare_diff(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("a", options->a, "A run's folder, a file (.npy .npz .pt .safetensors .pkl) or a folder of files")
+  app.add_option("a", options->a,
+                 "The reference: a run's folder, a file (.npy .npz .pt .safetensors .pkl) or a folder of files")
       ->required();
-  app.add_option("b", options->b, "What it is compared with: the reference");
-  app.add_option("--atol", options->diff.atol, "Absolute tolerance: |a - b| <= atol + rtol * |b|; default by dtype")
+  app.add_option("b", options->b, "What became of it: another one of the same kind");
+  app.add_option("--atol", options->diff.atol, "Absolute tolerance: |b - a| <= atol + rtol * |a|; default by dtype")
       ->check(not_negative);
   app.add_option("--rtol", options->diff.rtol, "Relative tolerance")->check(not_negative);
   app.add_option("--ulp", options->diff.ulps, "Pairs at most this many ULPs apart agree as well");

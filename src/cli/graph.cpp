@@ -112,7 +112,7 @@ class GraphCommand {
     const RunDiff diff = diff_runs(find_run(options_.source), find_run(options_.against), {.map = options_.map});
     add_diff(forest, diff);
     answer_ = run_diff_answer(diff);
-    dot_.title += fmt::format(" against {}\n{}", diff.b, answer_);
+    dot_.title += fmt::format(", coloured by how {} differs from it\n{}", diff.b, answer_);
   }
 
   bool is_readable(const ModuleForest& forest) const { return make_graph(forest, merge_).nodes.size() <= kReadable; }
@@ -186,7 +186,8 @@ Action prepare_graph(CLI::App& app) {
   app.add_option("-o,--out", options->out, "The file to write: .svg, .png (both need Graphviz's dot), .dot or .json");
   app.add_option("--color", options->color, "Colour modules by NaN and Inf, by own time, or by difference")
       ->check(CLI::IsMember({"nan", "time", "diff"}));
-  app.add_option("--against", options->against, "A second run: colour by difference to it");
+  app.add_option("--against", options->against,
+                 "A second run: colour by how it differs from RUN, which is the reference");
   app.add_option("--map", options->map, "Modules of RUN that have another name in the second run, 'blocks.*=layers.*'")
       ->take_all()
       ->expected(1);

@@ -77,12 +77,36 @@ TEST(TensorDiff, VerdictsAndDefaultTolerances) {
   EXPECT_EQ(integers.worst->a, "9007199254740993");
 }
 
+TEST(TensorDiff, TheFirstIsTheReference) {
+  const std::vector<double> a{100, std::nan(""), HUGE_VAL, HUGE_VAL};
+  const std::vector<double> b{110, 1, 1, 1};
+  const auto there = diff_tensors(view(a.data(), {4}), view(b.data(), {4}), {.rtol = 0.095});
+  const auto back = diff_tensors(view(b.data(), {4}), view(a.data(), {4}), {.rtol = 0.095});
+  EXPECT_EQ(there.mismatches, 4);
+  EXPECT_EQ(back.mismatches, 3);
+  EXPECT_EQ(there.max_rel, 0.1);
+  EXPECT_EQ(there.mean_rel, 0.1);
+  EXPECT_EQ(there.relative_l2, 0.1);
+  EXPECT_EQ(back.max_rel, 10.0 / 110.0);
+  EXPECT_EQ(there.nan_only_a, 1);
+  EXPECT_EQ(there.nan_only_b, 0);
+  EXPECT_EQ(there.inf_only_a, 2);
+  EXPECT_EQ(back.inf_only_b, 2);
+  EXPECT_EQ(there.worst->a, "100.0");
+  EXPECT_EQ(there.worst->b, "110.0");
+  const auto numbers = [](double x, double y) { return diff_values(x, y, {.rtol = 0.095}).is_different(); };
+  EXPECT_TRUE(numbers(100, 110));
+  EXPECT_FALSE(numbers(110, 100));
+  EXPECT_TRUE(same_values(100.0, 110.0, {.tolerance = {0, 0.095}}));  // as NumPy's allclose
+  EXPECT_FALSE(same_values(110.0, 100.0, {.tolerance = {0, 0.095}}));
+}
+
 TEST(TensorDiff, ReportAnswersFirst) {
   const std::vector<float> a{1, 2, 3, 4};
   const std::vector<float> b{1, 2, 3, 5};
   const auto diff = diff_tensors(view(a.data(), {4}), view(b.data(), {4}));
   EXPECT_EQ(summary_line(diff), "different: 1 of 4 elements (25 %) beyond atol 1e-05, rtol 1.3e-06, all of [3]");
-  EXPECT_NE(to_text(diff).find("4.0 against 5.0 at [3]"), std::string::npos);
+  EXPECT_NE(to_text(diff).find("4.0 became 5.0 at [3]"), std::string::npos);
 }
 
 TEST(ValueDiff, StructureCounts) {

@@ -49,7 +49,7 @@ double PairError::relative(double floor) const {
 PairError measure(const TensorView& a, const TensorView& b) {
   if (!std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end()))
     return not_comparable(DiffObstacle::Shapes);
-  const kernels::ElementDistance distance = kernels::distance(a, b);
+  const kernels::ElementDistance distance = kernels::distance(b, a);
   PairError error;
   error.count = distance.count;
   error.differing = distance.differing;
@@ -130,11 +130,11 @@ DiffMetrics describe(const TensorView& a, const TensorView& b) {
   metrics.correlation = error.correlation;
   if (error.differing == 0) return metrics;
 
-  const kernels::ElementDiff diff = kernels::diff(a, b, {.tolerance = {0, 0}, .equal_nan = true});
-  metrics.nan_a = diff.nan_only_a + diff.nan_both;
-  metrics.nan_b = diff.nan_only_b + diff.nan_both;
-  metrics.inf_a = diff.inf_only_a + diff.inf_both;
-  metrics.inf_b = diff.inf_only_b + diff.inf_both;
+  const kernels::ElementDiff diff = kernels::diff(b, a, {.tolerance = {0, 0}, .equal_nan = true});
+  metrics.nan_a = diff.nan_only_reference + diff.nan_both;
+  metrics.nan_b = diff.nan_only_value + diff.nan_both;
+  metrics.inf_a = diff.inf_only_reference + diff.inf_both;
+  metrics.inf_b = diff.inf_only_value + diff.inf_both;
   for (const AxisPlaces& axis : find_places(diff.axes))
     metrics.ranges.push_back({axis.ranges.empty() ? 0 : axis.ranges.front().first, axis.end});
   // A NaN or infinity on one side only is worse than any difference.

@@ -111,7 +111,9 @@ TensorDiff diff_tensors(const TensorView& a, const TensorView& b, const DiffOpti
     result.verdict = Verdict::Different;
     return result;
   }
-  const kernels::ElementDiff found = kernels::diff(a, b,
+  const TensorView& reference = a;
+  const TensorView& value = b;
+  const kernels::ElementDiff found = kernels::diff(value, reference,
                                                    {.tolerance = result.tolerance,
                                                     .equal_nan = options.equal_nan,
                                                     .ulps = options.ulps,
@@ -127,11 +129,11 @@ TensorDiff diff_tensors(const TensorView& a, const TensorView& b, const DiffOpti
   result.mean_rel = found.mean_rel;
   result.cosine = found.cosine;
   result.relative_l2 = found.relative_l2;
-  result.nan_only_a = found.nan_only_a;
-  result.nan_only_b = found.nan_only_b;
+  result.nan_only_a = found.nan_only_reference;
+  result.nan_only_b = found.nan_only_value;
   result.nan_both = found.nan_both;
-  result.inf_only_a = found.inf_only_a;
-  result.inf_only_b = found.inf_only_b;
+  result.inf_only_a = found.inf_only_reference;
+  result.inf_only_b = found.inf_only_value;
   result.zero_error = found.zero_error;
   result.error_histogram = found.error_histogram;
   if (found.has_ulps) {

@@ -56,7 +56,8 @@ struct UlpDistance {
   std::uint64_t max = 0;
 };
 
-// How two tensors differ. What is not measured because the shapes differ is left out: has_elements is false.
+// How a tensor b differs from the reference a. What is not measured because the shapes differ is left out: has_elements
+// is false.
 struct TensorDiff {
   Verdict verdict = Verdict::Identical;
   DType a_dtype = DType::F32;
@@ -71,7 +72,7 @@ struct TensorDiff {
   std::int64_t mismatches = 0;
   double max_abs = 0;
   double mean_abs = 0;
-  double max_rel = 0;
+  double max_rel = 0;  // relative measures are as parts of a
   double mean_rel = 0;
   double cosine = 0;
   double relative_l2 = 0;
@@ -91,6 +92,7 @@ struct TensorDiff {
   bool is_different() const noexcept { return verdict == Verdict::Different; }
 };
 
+// Elements agree where |b - a| <= atol + rtol * |a|.
 TensorDiff diff_tensors(const TensorView& a, const TensorView& b, const DiffOptions& options = {});
 
 // The elements at an index in C order; nothing where it is negative.

@@ -21,7 +21,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::for
 std::string type_text(const TensorDiff& diff) {
   std::string a = fmt::format("{} {}", to_string(diff.a_dtype), shape_text(diff.a_shape));
   if (diff.a_dtype == diff.b_dtype && diff.a_shape == diff.b_shape) return a;
-  return fmt::format("{} against {} {}", a, to_string(diff.b_dtype), shape_text(diff.b_shape));
+  return fmt::format("{} became {} {}", a, to_string(diff.b_dtype), shape_text(diff.b_shape));
 }
 
 std::string tolerance_text(const TensorDiff& diff) {
@@ -31,7 +31,7 @@ std::string tolerance_text(const TensorDiff& diff) {
 }
 
 std::string pair_text(const ElementPair& pair) {
-  return fmt::format("{} against {} at {}", pair.a, pair.b, shape_text(pair.index));
+  return fmt::format("{} became {} at {}", pair.a, pair.b, shape_text(pair.index));
 }
 
 std::string sides_text(std::int64_t only_a, std::int64_t only_b, std::int64_t both) {
@@ -95,7 +95,7 @@ void write_pair(JsonWriter& json, std::string_view key, const std::optional<Elem
 
 std::string summary_line(const TensorDiff& diff) {
   if (!diff.has_elements) {
-    return fmt::format("different: shapes {} and {}", shape_text(diff.a_shape), shape_text(diff.b_shape));
+    return fmt::format("different: shape {} became {}", shape_text(diff.a_shape), shape_text(diff.b_shape));
   }
   if (diff.verdict == Verdict::Identical)
     return fmt::format("identical: {} elements, bit for bit", grouped(diff.count));

@@ -1,5 +1,6 @@
 // Overview. One walk over two trees (Walk) finds the pairs; a sink decides what becomes of them: Judge stops at the
-// first difference, Collector measures every tensor and keeps what differs.
+// first difference and judges as NumPy's allclose(a, b), Collector measures every tensor and keeps how b differs from
+// a.
 #include "compare/value_diff.hpp"
 
 #include <fmt/format.h>
@@ -34,10 +35,10 @@ std::complex<long double> number_of(const Value& value) {
   return std::strtold(integer_text(value).c_str(), nullptr);
 }
 
-bool numbers_agree(const Value& a, const Value& b, kernels::Tolerance tolerance, bool equal_nan) {
-  if (is_integer(a.kind()) && is_integer(b.kind())) return integer_text(a) == integer_text(b);
-  const auto x = number_of(a);
-  const auto y = number_of(b);
+bool numbers_agree(const Value& value, const Value& reference, kernels::Tolerance tolerance, bool equal_nan) {
+  if (is_integer(value.kind()) && is_integer(reference.kind())) return integer_text(value) == integer_text(reference);
+  const auto x = number_of(value);
+  const auto y = number_of(reference);
   if (x == y) return true;
   const auto is_nan = [](const auto& z) { return std::isnan(z.real()) || std::isnan(z.imag()); };
   if (is_nan(x) || is_nan(y)) return equal_nan && is_nan(x) && is_nan(y);
@@ -230,7 +231,7 @@ class Collector : public Sink {
 
   void numbers(const std::string& path, const Value& a, const Value& b) override {
     const auto tolerance = tolerance_for(DType::F64, DType::F64, options_);
-    plain(path, a, b, numbers_agree(a, b, tolerance, options_.equal_nan));
+    plain(path, a, b, numbers_agree(b, a, tolerance, options_.equal_nan));
   }
 
   void plain(const std::string& path, const Value& a, const Value& b, bool is_same) override {
@@ -239,7 +240,7 @@ class Collector : public Sink {
     std::string x = brief_text(a);
     std::string y = brief_text(b);
     if (x == y) x = fmt::format("{} ({})", x, to_string(a.kind())), y = fmt::format("{} ({})", y, to_string(b.kind()));
-    add({name_of(path), EntryStatus::Different, fmt::format("{} against {}", x, y), nullptr});
+    add({name_of(path), EntryStatus::Different, fmt::format("{} became {}", x, y), nullptr});
   }
 
   void one_sided(const std::string& path, const Value& value, bool in_a) override {

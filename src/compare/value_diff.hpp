@@ -16,7 +16,8 @@ namespace tenscope {
 
 // Comparison of trees of values, of files that hold such trees, and of folders of files. Tensors and floats by
 // tolerance, everything else by value, dicts without regard to order; a list is not a tuple. A number equals a tensor
-// of no dimensions with that value.
+// of no dimensions with that value. In a diff, a is the reference and b what became of it: |b - a| <= atol + rtol *
+// |a|.
 
 enum class EntryStatus : std::uint8_t { Same, Different, OnlyA, OnlyB, Trouble };
 std::string_view to_string(EntryStatus status) noexcept;  // "same", "different", "only_a", "only_b", "trouble"
@@ -56,7 +57,8 @@ void add_values(ValueDiff& diff, const std::string& prefix, const Value& a, cons
 ValueDiff diff_paths(const std::filesystem::path& a, const std::filesystem::path& b, const DiffOptions& options = {},
                      const NamedProgress& progress = {});
 
-// The same rules with one tolerance for all, and an answer only: stops at the first difference.
+// The same rules with one tolerance for all, and an answer only: stops at the first difference. As NumPy's
+// allclose(a, b), so that numbers agree where |a - b| <= atol + rtol * |b|.
 bool same_values(const Value& a, const Value& b, const kernels::CompareOptions& options);
 
 // A value in a few words: "3.5", "'text'", "float32 [2, 3]", "dict of 4".

@@ -42,7 +42,7 @@ std::string to_text(const ValueDiff& diff, int top) {
     return to_text(*diff.entries[0].tensor);
   }
   std::string out = answer(diff) + "\n";
-  if (!diff.a.empty()) out += fmt::format("  a: {}\n  b: {}\n", diff.a, diff.b);
+  if (!diff.a.empty()) out += fmt::format("  a: {} (the reference)\n  b: {}\n", diff.a, diff.b);
   std::vector<const DiffEntry*> shown;
   for (const auto& entry : diff.entries) {
     if (entry.status != EntryStatus::Same) shown.push_back(&entry);

@@ -3,7 +3,7 @@
 // int64 and uint64: pairs with one of these, and complex ones, have their differences taken in long double first.
 // all_close(), distance() and diff() ask the same reader, so that files and runs are compared by one rule.
 // Chunks of blocks go to threads; each chunk keeps its own sums, which are added in order, so that results do not
-// depend on the threads.
+// depend on the threads. Inside, a is the value and b the reference.
 #include "kernels/compare.hpp"
 
 #include <fmt/format.h>
@@ -129,11 +129,11 @@ class PairReader {
     if (!has_wide_) {
       widen_a(block);
       table_.widen[index(b_dtype_)](block.b_bytes, block.count, block.b);
-      const PairSums pairs = table_.sum_pairs(block.a, block.b, block.count);
+      const PairSums pairs = table_.sum_pairs(block.b, block.a, block.count);
       if (pairs.all_finite) return sums.add(pairs);
     }
     for (std::int64_t i = 0; i < block.count; ++i) {
-      const WideNumber x = wide_a(block, i), y = wide_b(block, i);
+      const WideNumber x = wide_b(block, i), y = wide_a(block, i);
       const long double real = y.real - x.real, imag = y.imag - x.imag;
       const double difference = std::abs(magnitude({real, imag})), reference = std::abs(magnitude(x));
       if (std::isfinite(difference) && std::isfinite(reference)) {
@@ -307,11 +307,11 @@ void count_mismatches(const PairReader& reader, const CompareOptions& options, W
       if (std::isfinite(block.a[i]) && std::isfinite(block.b[i])) continue;
       const WideNumber x = reader.wide_a(block, i);
       const WideNumber y = reader.wide_b(block, i);
-      found.nan_only_a += x.is_nan() && !y.is_nan();
-      found.nan_only_b += y.is_nan() && !x.is_nan();
+      found.nan_only_value += x.is_nan() && !y.is_nan();
+      found.nan_only_reference += y.is_nan() && !x.is_nan();
       found.nan_both += x.is_nan() && y.is_nan();
-      found.inf_only_a += x.is_inf() && !(x == y);
-      found.inf_only_b += y.is_inf() && !(x == y);
+      found.inf_only_value += x.is_inf() && !(x == y);
+      found.inf_only_reference += y.is_inf() && !(x == y);
       found.inf_both += x.is_inf() && x == y;
       outside[i] = static_cast<std::uint8_t>(!reader.agrees(block, i, options.equal_nan));
       if (outside[i] != 0) keep_lower(found.first_nonfinite_index, begin + i);
@@ -399,11 +399,11 @@ void merge(ElementDiff& total, double& worst_error, std::int64_t& relative_count
     worst_error = worker.worst_error;
     total.worst_index = part.worst_index;
   }
-  total.nan_only_a += part.nan_only_a;
-  total.nan_only_b += part.nan_only_b;
+  total.nan_only_value += part.nan_only_value;
+  total.nan_only_reference += part.nan_only_reference;
   total.nan_both += part.nan_both;
-  total.inf_only_a += part.inf_only_a;
-  total.inf_only_b += part.inf_only_b;
+  total.inf_only_value += part.inf_only_value;
+  total.inf_only_reference += part.inf_only_reference;
   total.inf_both += part.inf_both;
   total.zero_error += part.zero_error;
   relative_count += worker.relative_count;
@@ -416,9 +416,9 @@ void merge(ElementDiff& total, double& worst_error, std::int64_t& relative_count
 
 }  // namespace
 
-bool all_close(const TensorView& a, const TensorView& b, const CompareOptions& options) {
-  if (!same_shape(a, b)) return false;
-  const PairReader reader(a, b);
+bool all_close(const TensorView& value, const TensorView& reference, const CompareOptions& options) {
+  if (!same_shape(value, reference)) return false;
+  const PairReader reader(value, reference);
   const int threads = thread_count(reader.bytes(), options.threads);
   std::vector<PairBlock> blocks(static_cast<std::size_t>(threads));
   std::atomic<bool> is_different{false};
@@ -432,9 +432,9 @@ bool all_close(const TensorView& a, const TensorView& b, const CompareOptions& o
   return !is_different;
 }
 
-ElementDistance distance(const TensorView& a, const TensorView& b) {
-  require_same_shape(a, b);
-  const PairReader reader(a, b);
+ElementDistance distance(const TensorView& value, const TensorView& reference) {
+  require_same_shape(value, reference);
+  const PairReader reader(value, reference);
   const int threads = thread_count(reader.bytes(), 0);
   std::vector<PairBlock> blocks(static_cast<std::size_t>(threads));
   std::vector<DistanceSums> chunks(static_cast<std::size_t>((reader.count() + kChunk - 1) / kChunk));
@@ -461,11 +461,11 @@ ElementDistance distance(const TensorView& a, const TensorView& b) {
           .dot = total.pairs.da};
 }
 
-ElementDiff diff(const TensorView& a, const TensorView& b, const CompareOptions& options) {
-  require_same_shape(a, b);
-  const PairReader reader(a, b);
+ElementDiff diff(const TensorView& value, const TensorView& reference, const CompareOptions& options) {
+  require_same_shape(value, reference);
+  const PairReader reader(value, reference);
   const int threads = thread_count(reader.bytes(), options.threads);
-  std::vector<Worker> workers(static_cast<std::size_t>(threads), Worker(a.shape));
+  std::vector<Worker> workers(static_cast<std::size_t>(threads), Worker(value.shape));
   std::vector<ChunkSums> chunks(static_cast<std::size_t>((reader.count() + kChunk - 1) / kChunk));
   std::atomic<std::int64_t> done{0};
   for_each_chunk(reader.count(), kChunk, threads, [&](int number, std::int64_t begin, std::int64_t end) {

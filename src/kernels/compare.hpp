@@ -21,10 +21,11 @@ struct CompareOptions {
   std::function<void(std::int64_t)> progress;
 };
 
-// True where the shapes are the same and |a - b| <= atol + rtol * |b| for every pair. Equal infinities agree; NaN
-// agrees with NaN only if `equal_nan`. Types may differ: pairs are compared in a type that holds both, so that integers
-// are exact. Complex numbers by the magnitude of their difference. Stops at the first disagreement.
-bool all_close(const TensorView& a, const TensorView& b, const CompareOptions& options = {});
+// True where the shapes are the same and |value - reference| <= atol + rtol * |reference| for every pair: NumPy's
+// allclose(value, reference). Equal infinities agree; NaN agrees with NaN only if `equal_nan`. Types may differ: pairs
+// are compared in a type that holds both, so that integers are exact. Complex numbers by the magnitude of their
+// difference. Stops at the first disagreement.
+bool all_close(const TensorView& value, const TensorView& reference, const CompareOptions& options = {});
 
 // Where mismatches are along one axis. Axes longer than kMaxAxisBins have bins of several indices.
 struct AxisMismatches {
@@ -41,8 +42,9 @@ inline constexpr int kErrorBins =
 inline constexpr int kErrorBinBase = -40;
 inline constexpr int kUlpBins = 520;  // exact up to 15, then eight bins to each doubling
 
-// Every measure of how two tensors of one shape differ. Errors are over the pairs that are finite on both sides,
-// relative ones |a - b| / |b| over those of them with b != 0. NaN where there is no such pair.
+// Every measure of how a tensor differs from a reference of the same shape. Errors are over the pairs that are finite
+// on both sides, relative ones |value - reference| / |reference| over those of them whose reference is not 0. NaN where
+// there is no such pair.
 struct ElementDiff {
   std::int64_t count = 0;
   bool bit_equal = false;  // same type and same bytes
@@ -53,14 +55,14 @@ struct ElementDiff {
   double max_rel = 0;
   double mean_rel = 0;
   double cosine = 0;              // of the two as vectors
-  double relative_l2 = 0;         // |a - b| / |b|
+  double relative_l2 = 0;         // |value - reference| / |reference|
   std::int64_t first_index = -1;  // of the first mismatch, in C order
   std::int64_t worst_index = -1;  // of the largest error, mismatch or not; first_index where no pair is finite
-  std::int64_t nan_only_a = 0;
-  std::int64_t nan_only_b = 0;
+  std::int64_t nan_only_value = 0;
+  std::int64_t nan_only_reference = 0;
   std::int64_t nan_both = 0;
-  std::int64_t inf_only_a = 0;  // infinite in a, and in b finite, or infinite with the other sign
-  std::int64_t inf_only_b = 0;
+  std::int64_t inf_only_value = 0;  // infinite there, and on the other side finite, or infinite with the other sign
+  std::int64_t inf_only_reference = 0;
   std::int64_t inf_both = 0;
   std::int64_t first_nonfinite_index = -1;  // of the first mismatch that is not finite on both sides
   std::int64_t zero_error = 0;                             // finite pairs without any error
@@ -76,24 +78,24 @@ struct ElementDiff {
   std::uint64_t ulp_quantile(double share) const;
 };
 
-// How far b is from a, as few numbers as the comparison of runs needs: d = b - a over the pairs that are finite on both
-// sides. NaN equals NaN, and 0.0 equals -0.0. Of complex numbers magnitudes count.
+// How far a value is from its reference, as few numbers as the comparison of runs needs: d = value - reference over the
+// pairs that are finite on both sides. NaN equals NaN, and 0.0 equals -0.0. Of complex numbers magnitudes count.
 struct ElementDistance {
   std::int64_t count = 0;
   std::int64_t differing = 0;        // pairs that are not equal, finite or not
   std::int64_t other_nonfinite = 0;  // pairs that differ and are not finite on both sides
   double max_difference = 0;         // largest |d|
-  double max_reference = 0;          // largest |a|
+  double max_reference = 0;          // largest |reference|
   double difference_l2 = 0;          // Euclidean norm of d
-  double reference_l2 = 0;           // of a
-  double dot = 0;                    // sum of d * a
+  double reference_l2 = 0;           // of the reference
+  double dot = 0;                    // sum of d * reference
 };
 
-// One pass over both, several times as fast as diff(). Types may differ, and integers are exact, as with diff().
+// One pass over both, with less to find than diff(). Types may differ, and integers are exact, as with diff().
 // Throws InvalidArgument where the shapes differ.
-ElementDistance distance(const TensorView& a, const TensorView& b);
+ElementDistance distance(const TensorView& value, const TensorView& reference);
 
 // One pass over both. Throws InvalidArgument where the shapes differ.
-ElementDiff diff(const TensorView& a, const TensorView& b, const CompareOptions& options = {});
+ElementDiff diff(const TensorView& value, const TensorView& reference, const CompareOptions& options = {});
 
 }  // namespace tenscope::kernels

@@ -192,10 +192,10 @@ TEST(Compare, NonFinitePairs) {
   EXPECT_EQ(found.mismatches, 6);
   EXPECT_EQ(found.first_index, 1);
   EXPECT_EQ(found.nan_both, 1);
-  EXPECT_EQ(found.nan_only_a, 1);
-  EXPECT_EQ(found.nan_only_b, 1);
-  EXPECT_EQ(found.inf_only_a, 2);
-  EXPECT_EQ(found.inf_only_b, 1);
+  EXPECT_EQ(found.nan_only_value, 1);
+  EXPECT_EQ(found.nan_only_reference, 1);
+  EXPECT_EQ(found.inf_only_value, 2);
+  EXPECT_EQ(found.inf_only_reference, 1);
   EXPECT_EQ(diff(view(a.data(), {3}), view(b.data(), {3}), {.equal_nan = true}).mismatches, 1);
 }
 

@@ -44,7 +44,7 @@ class Page {
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         "<title>tenscope diff</title><style>{}</style>",
         kStyle);
-    out_ += fmt::format("<p class=muted><code>{}</code> against <code>{}</code></p>", escape_html(diff_.a),
+    out_ += fmt::format("<p class=muted><code>{}</code>, the reference, and <code>{}</code></p>", escape_html(diff_.a),
                         escape_html(diff_.b));
     out_ += fmt::format("<h1 class={}>{}</h1>", diff_.within_tolerance() ? "good" : diff_.verdict == DiffVerdict::Differs ? "bad" : "unknown",
                         escape_html(run_diff_answer(diff_)));
@@ -108,8 +108,8 @@ class Page {
   // In the order of the calls, so that one sees where the red begins.
   void modules() {
     if (diff_.modules.empty()) return;
-    out_ += fmt::format("<h2>Modules, in the order of their first call: {}</h2><div class=strip>",
-                        diff_.modules.size());
+    out_ +=
+        fmt::format("<h2>Modules, in the order of their first call: {}</h2><div class=strip>", diff_.modules.size());
     for (const DiffModule& module : diff_.modules)
       out_ += fmt::format("<span style='background:{}' title=\"{}: {}\"></span>", color_of(module),
                           escape_html(module_in_words(module.module)), state_of(module));

@@ -70,6 +70,8 @@ def diff(
     """Compares two runs (folders, or what `tenscope.open` gives) and names the first place where they part. `a` is the
     reference, `b` what became of it.
 
+    `a` is the reference, `b` what became of it.
+
     map        "blocks.*=layers.*": modules of `a` that have other names in `b`; overrules what is inferred
     tolerance  largest harmless difference as a part of a tensor's largest value; by default that of its dtype
     strict     renamed modules, and what is on one side only, are differences too

@@ -31,7 +31,8 @@ _MAX_DEPTH = 200
 def compare(a: Any, b: Any, atol: float = 1e-8, rtol: float = 1e-5, equal_nan: bool = False) -> bool:
     """Whether two objects agree. A str or Path is a file (.npy .npz .pt .pth .safetensors .pkl).
 
-    Numbers agree where |a - b| <= atol + rtol * |b|, in a type that holds both: dtypes may differ, integers are exact.
+    Numbers agree where |a - b| <= atol + rtol * |b|, as for NumPy's ``allclose(a, b)``, whose reference is ``b``
+    (``diff`` takes the first for the reference). In a type that holds both: dtypes may differ, integers are exact.
     Shapes must be the same. Dicts, lists, tuples and dataclasses by structure, everything else by ``==``.
     """
     _check_tolerances(atol, rtol)
@@ -50,11 +51,12 @@ def diff(
     equal_nan: bool = False,
     **run_options: Any,
 ) -> ValueDiff | Diff:
-    """How ``a`` differs from the reference ``b``: tensors, nests of them, files, folders of files, or two runs.
+    """How ``b`` differs from the reference ``a``: tensors, nests of them, files, folders of files, or two runs.
 
-    Without tolerances the dtypes' defaults hold (docs/compare.md). The result prints as a report and is falsy where the
-    two agree. Two runs (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``,
-    ``strict`` and ``top``, and give a ``tenscope.Diff``.
+    Numbers agree where |b - a| <= atol + rtol * |a|, and relative errors are parts of ``a``. Without tolerances the
+    dtypes' defaults hold (docs/compare.md). The result prints as a report and is falsy where the two agree. Two runs
+    (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``, ``strict`` and
+    ``top``, and give a ``tenscope.Diff``.
     """
     if _is_run(a) or _is_run(b):
         if (atol, rtol, ulp, equal_nan) != (None, None, None, False):
