@@ -77,8 +77,15 @@ bugs: build  ## record and diff programs with known bugs (BUGS=folder): is the r
 	@$(PYTHON) bench/bugs.py $(BUGS)
 
 .PHONY: lint
-lint: setup  ## clang-format, clang-tidy and ruff
-	@tools/lint.sh
+lint: style tidy  ## clang-format, ruff and clang-tidy
+
+.PHONY: style
+style: setup  ## the quick part of lint: clang-format and ruff
+	@tools/lint.sh style
+
+.PHONY: tidy
+tidy: setup  ## the slow part of lint: clang-tidy
+	@tools/lint.sh tidy
 
 .PHONY: wheel
 wheel: setup  ## a repaired wheel in wheelhouse/, tried in an empty venv
