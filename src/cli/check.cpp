@@ -1,13 +1,16 @@
 #include "tenscope/check.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/open_run.hpp"
 #include "core/json_writer.hpp"
 #include "tenscope/error.hpp"
 
@@ -56,49 +59,115 @@ void print_rules(const Output& output) {
   fmt::print("{}\n", text);
 }
 
-void print_json(const std::vector<CheckFinding>& findings) {
+// "1,234,567"
+std::string grouped(std::size_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+  return digits;
+}
+
+std::string counted(std::size_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", grouped(number), noun, number == 1 ? "" : "s");
+}
+
+void write_place(JsonWriter& json, const DiffPlace& place) {
+  json.key("root").text(place.root).key("module").text(place.module).key("class").text(place.cls);
+  json.key("name").text(place.name).key("io").text(place.io).key("phase").text(place.phase);
+  json.key("site");
+  place.site.empty() ? json.null() : json.text(place.site);
+  json.key("step").number(place.step).key("call").number(place.call).key("rank").number(place.rank);
+}
+
+void write_texts(JsonWriter& json, const std::vector<std::string>& texts) {
+  json.begin_array();
+  for (const std::string& text : texts) json.text(text);
+  json.end_array();
+}
+
+void print_json(const CheckReport& report) {
+  const auto number = [](std::size_t value) { return static_cast<std::uint64_t>(value); };
   std::string text;
   JsonWriter json(text);
-  json.begin_object().key("healthy").boolean(findings.empty()).key("findings").begin_array();
-  for (const CheckFinding& finding : findings) {
-    const DiffPlace& place = finding.place;
-    json.begin_object()
-        .key("code")
-        .text(finding.code)
-        .key("message")
-        .text(finding.message)
-        .key("value")
-        .number(finding.value);
-    json.key("count")
-        .number(static_cast<std::uint64_t>(finding.count))
-        .key("root")
-        .text(place.root)
-        .key("module")
-        .text(place.module);
-    json.key("name")
-        .text(place.name)
-        .key("io")
-        .text(place.io)
-        .key("phase")
-        .text(place.phase)
-        .key("step")
-        .number(place.step);
-    json.key("call").number(place.call).key("rank").number(place.rank).end_object();
+  json.begin_object().key("healthy").boolean(report.is_healthy());
+  json.key("looked_at").begin_object();
+  json.key("tensors").number(number(report.tensors)).key("numbers").number(number(report.numbers));
+  json.key("parameters").number(number(report.parameters)).key("steps").number(number(report.steps));
+  json.key("rules").begin_object();
+  for (const CheckCoverage& rule : report.rules) json.key(rule.code).number(number(rule.looked_at));
+  json.end_object().end_object();
+  json.key("findings").begin_array();
+  for (const CheckFinding& finding : report.findings) {
+    json.begin_object().key("code").text(finding.code).key("message").text(finding.message);
+    json.key("value").number(finding.value).key("count").number(number(finding.count));
+    json.key("again").number(number(finding.again)).key("others");
+    write_texts(json, finding.others);
+    write_place(json, finding.place);
+    json.end_object();
   }
-  json.end_array().end_object();
+  json.end_array().key("missing");
+  write_texts(json, report.missing);
+  json.key("notes");
+  write_texts(json, report.notes);
+  json.end_object();
   fmt::print("{}\n", text);
 }
 
-void print_text(const std::vector<CheckFinding>& findings, const Output& output) {
-  if (findings.empty()) fmt::print("healthy: no rule holds\n");
-  for (const CheckFinding& finding : findings) {
-    const DiffPlace& place = finding.place;
-    const std::string code = output.color ? fmt::format("\x1b[1;31m{}\x1b[0m", finding.code) : finding.code;
-    fmt::print("{}: {}\n", code, finding.message);
-    fmt::print("  first at step {}, call {}, rank {}{}{}{}\n", place.step, place.call, place.rank,
-               place.phase.empty() ? "" : ", " + place.phase, place.site.empty() ? "" : ", " + place.site,
-               finding.count > 1 ? fmt::format("; {} more", finding.count - 1) : "");
+void print_finding(const CheckFinding& finding, const Output& output) {
+  const DiffPlace& place = finding.place;
+  const bool is_chain = finding.code == "nan" || finding.code == "inf";
+  const std::string code = output.color ? fmt::format("\x1b[1;31m{}\x1b[0m", finding.code) : finding.code;
+  fmt::print("{}: {}\n  ", code, finding.message);
+  if (!is_chain) fmt::print("first at step {}, call {}, ", place.step, place.call);
+  fmt::print("rank {}", place.rank);
+  for (const std::string& detail : {place.phase, place.root, place.site})
+    if (!detail.empty()) fmt::print(", {}", detail);
+  fmt::print("\n");
+  if (finding.count == 1) return;
+  const std::size_t others = finding.count - 1;
+  if (is_chain)
+    fmt::print("  and {} after it", counted(others, "tensor"));
+  else
+    fmt::print("  {} more", grouped(others));
+  if (!finding.others.empty())
+    fmt::print(": {}{}", fmt::join(finding.others, ", "), others > finding.others.size() ? ", ..." : "");
+  fmt::print("\n");
+}
+
+// What was looked at: all of the run, or by the rules that were asked for.
+std::string coverage(const CheckReport& report, bool has_selection) {
+  if (has_selection) {
+    std::vector<std::string> rules;
+    for (const CheckCoverage& rule : report.rules)
+      if (rule.looked_at > 0) rules.push_back(fmt::format("{} by {}", grouped(rule.looked_at), rule.code));
+    return fmt::format("{} looked at", fmt::join(rules, ", "));
   }
+  std::vector<std::string> parts{counted(report.tensors, "tensor")};
+  if (report.numbers > 0) parts.push_back(counted(report.numbers, "number"));
+  if (report.parameters > 0) parts.push_back(counted(report.parameters, "parameter"));
+  return fmt::format("{} over {} looked at", fmt::join(parts, ", "), counted(report.steps, "step"));
+}
+
+void print_text(const CheckReport& report, const Output& output, bool has_selection) {
+  constexpr std::size_t kMostFindings = 30;
+  for (std::size_t i = 0; i < std::min(report.findings.size(), kMostFindings); ++i)
+    print_finding(report.findings[i], output);
+  if (report.findings.size() > kMostFindings)
+    fmt::print("and {} (--json lists all)\n", counted(report.findings.size() - kMostFindings, "more finding"));
+  for (const std::string& sentence : report.missing) fmt::print("missing: {}\n", sentence);
+  for (const std::string& sentence : report.notes) fmt::print("note: {}\n", sentence);
+  if (has_selection)
+    for (const CheckCoverage& rule : report.rules)
+      if (rule.looked_at == 0) fmt::print("note: {} had nothing to look at\n", rule.code);
+  if (!report.has_looked())
+    fmt::print("nothing was looked at: the run has nothing that {} about\n",
+               has_selection ? "these rules are" : "a rule is");
+  else if (!report.findings.empty())
+    fmt::print("{}; {}\n", counted(report.findings.size(), "finding"), coverage(report, has_selection));
+  else if (!report.missing.empty())
+    fmt::print("not known to be healthy: parts of the run are missing; {}, no rule holds there\n",
+               coverage(report, has_selection));
+  else
+    fmt::print("healthy: {}, no rule holds\n", coverage(report, has_selection));
 }
 
 }  // namespace
@@ -118,9 +187,10 @@ Action prepare_check(CLI::App& app) {
     if (options->run.empty()) throw Error(ErrorCode::InvalidArgument, "check needs a run's folder");
     CheckOptions settings{.only = options->only, .ignore = options->ignore};
     for (const std::string& text : options->thresholds) settings.thresholds.insert(parse_threshold(text));
-    const std::vector<CheckFinding> findings = check_run(options->run, settings);
-    output.json ? print_json(findings) : print_text(findings, output);
-    return findings.empty() ? kFine : kDifferent;
+    const CheckReport report = check_run(find_run(options->run), settings);
+    output.json ? print_json(report) : print_text(report, output, !settings.only.empty() || !settings.ignore.empty());
+    if (!report.has_looked()) return kTrouble;
+    return report.is_healthy() ? kFine : kDifferent;
   };
 }
 

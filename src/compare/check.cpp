@@ -1,6 +1,6 @@
-// Overview. One pass over the events of each process, in order. A rule keeps the first place at which it holds and a
-// count of the others. A NaN is traced to where it arises: the first tensor that has one. As an output it blames its
-// module, as an input the module around it (or the data), since everything before it had none.
+// Overview. One pass over the events of each process, in order. NaN and infinities are traced to their origins by
+// OriginTracer; every other rule keeps the first place at which it holds and a count of the others. Each rule counts
+// what it had to look at: where that is nothing, it says nothing.
 #include "tenscope/check.hpp"
 
 #include <fmt/format.h>
@@ -12,11 +12,12 @@
 #include <optional>
 #include <set>
 
-#include "compare/timeline.hpp"
+#include "compare/check_event.hpp"
+#include "compare/check_missing.hpp"
+#include "compare/check_origins.hpp"
 #include "kernels/element.hpp"
 #include "kernels/element_reader.hpp"
 #include "tenscope/error.hpp"
-#include "tenscope/reader.hpp"
 
 namespace tenscope {
 namespace {
@@ -25,19 +26,20 @@ using compare::Io;
 using compare::Phase;
 
 constexpr std::array kRules = {
-    CheckRule{"nan", "NaN in a tensor", 0, "number of NaN elements that is still fine"},
-    CheckRule{"inf", "infinity in an output, loss, gradient or parameter", 0,
+    CheckRule{"nan", "NaN in a tensor or number, told where it arises", 0, "number of NaN elements that is still fine"},
+    CheckRule{"inf", "infinity in an output, loss, gradient or parameter, told where it arises", 0,
               "number of infinite elements that is still fine"},
     CheckRule{"overflow", "values near the end of their dtype", 0.5, "part of the dtype's largest number"},
+    CheckRule{"ranks-out-of-sync", "parameters that differ between ranks", 0, "relative difference that is still fine"},
+    CheckRule{"exploding-gradient", "a very large gradient", 1e3, "Euclidean norm"},
+    CheckRule{"no-gradient", "a parameter without a gradient, or whose gradient is always zero", 1,
+              "calls of backward"},
+    CheckRule{"unchanged-parameter", "a parameter that the optimizer's steps do not change", 1, "steps"},
     CheckRule{"zero-output", "a module's output is all zero", 1, "calls for which it holds"},
     CheckRule{"constant-output", "a module's output is one number throughout", 1, "calls for which it holds"},
     CheckRule{"dead-units", "channels of an output that are zero in all calls", 0.5, "part of the channels"},
-    CheckRule{"exploding-gradient", "a very large gradient", 1e3, "Euclidean norm"},
-    CheckRule{"vanishing-gradient", "a very small gradient that is not zero", 1e-8, "root mean square"},
-    CheckRule{"unchanged-parameter", "a parameter that the optimizer's steps do not change", 1, "steps"},
-    CheckRule{"no-gradient", "a parameter without a gradient, or whose gradient is always zero", 1,
-              "calls of backward"},
-    CheckRule{"ranks-out-of-sync", "parameters that differ between ranks", 0, "relative difference that is still fine"},
+    CheckRule{"vanishing-gradient", "a module all of whose parameters have very small gradients that are not zero",
+              1e-8, "root mean square of the largest of them"},
 };
 
 double largest_number(DType dtype) {
@@ -66,6 +68,19 @@ double largest_number(DType dtype) {
 
 bool is_real(DType dtype) { return largest_number(dtype) > 0; }
 
+bool contains(const std::vector<std::string>& list, std::string_view text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+void refuse_unknown(const std::vector<std::string>& codes) {
+  for (const std::string& code : codes)
+    if (std::none_of(kRules.begin(), kRules.end(), [&](const CheckRule& rule) { return rule.code == code; }))
+      throw Error(ErrorCode::InvalidArgument, fmt::format("there is no rule '{}': see tenscope check --rules", code));
+}
+
+// A module's own name among those of several ranks and models.
+std::string key_of(const DiffPlace& place) { return fmt::format("{}\n{}\n{}", place.rank, place.root, place.name); }
+
 // Which channels of a module's output were not zero in any call so far.
 struct Units {
   std::vector<bool> alive;
@@ -73,134 +88,144 @@ struct Units {
   std::size_t calls = 0;
 };
 
+struct Parameter {
+  DiffPlace place;
+  Fingerprint first;
+  bool has_changed = false;
+  std::size_t values = 0, gradients = 0;  // how often it, and a gradient that is not zero, was recorded
+};
+
+// The largest gradient of a parameter of a module in one backward.
+struct ModuleGradient {
+  DiffPlace place;
+  double rms = 0;
+};
+
 class Checker {
  public:
   Checker(const Reader& reader, const CheckOptions& options) : reader_(reader) {
+    refuse_unknown(options.only);
+    refuse_unknown(options.ignore);
     for (const CheckRule& rule : kRules) {
       const std::string code(rule.code);
       const bool is_wanted = options.only.empty() || contains(options.only, code);
       if (is_wanted && !contains(options.ignore, code)) limits_[code] = rule.threshold;
     }
-    refuse_unknown(options.only);
-    refuse_unknown(options.ignore);
     for (const auto& [code, threshold] : options.thresholds) {
       refuse_unknown({code});
       if (const auto found = limits_.find(code); found != limits_.end()) found->second = threshold;
     }
   }
 
-  std::vector<CheckFinding> check() {
+  CheckReport check() {
+    compare::OriginTracer tracer(reader_, limit("nan").value_or(0), limit("inf").value_or(0));
+    std::set<std::int64_t> steps;
     for (EventId id = 0; id < reader_.event_count(); ++id) {
-      const EventKind kind = reader_.kind(id);
-      if (kind != EventKind::Value && kind != EventKind::Change) continue;
       const Event event = reader_.event(id);
-      if (const auto* tensor = std::get_if<TensorRecord>(&event.value)) look_at(id, event, *tensor);
-      if (const auto* number = std::get_if<double>(&event.value)) look_at_number(id, event, *number);
+      tracer.look_at(id, event);
+      if (event.kind != EventKind::Value && event.kind != EventKind::Change) continue;
+      if (const auto* tensor = std::get_if<TensorRecord>(&event.value)) {
+        look_at(id, event, *tensor);
+      } else if (std::holds_alternative<double>(event.value) || std::holds_alternative<std::int64_t>(event.value)) {
+        ++report_.numbers;
+      } else {
+        continue;
+      }
+      steps.insert(event.step);
     }
+    report_.steps = steps.size();
+    look_at_module_gradients();
     look_at_units();
     look_at_parameters();
     look_at_ranks();
-    std::vector<CheckFinding> findings;
-    for (const CheckRule& rule : kRules)
-      if (const auto found = findings_.find(std::string(rule.code)); found != findings_.end())
-        findings.push_back(std::move(found->second));
-    return findings;
+    report_.findings = tracer.findings(limit("nan").has_value(), limit("inf").has_value());
+    for (const CheckRule& rule : kRules) {
+      const std::string code(rule.code);
+      if (const auto found = findings_.find(code); found != findings_.end())
+        report_.findings.push_back(std::move(found->second));
+      if (limits_.contains(code)) report_.rules.push_back({code, coverage_of(code)});
+    }
+    compare::find_missing(reader_, report_);
+    if (unreadable_ > 0)
+      report_.missing.push_back(
+          fmt::format("the bytes of {} tensors cannot be read; the first: {}", unreadable_, first_unreadable_));
+    return std::move(report_);
   }
 
  private:
-  static bool contains(const std::vector<std::string>& list, std::string_view text) {
-    return std::find(list.begin(), list.end(), text) != list.end();
-  }
-
-  static void refuse_unknown(const std::vector<std::string>& codes) {
-    for (const std::string& code : codes)
-      if (std::none_of(kRules.begin(), kRules.end(), [&](const CheckRule& rule) { return rule.code == code; }))
-        throw Error(ErrorCode::InvalidArgument, fmt::format("there is no rule '{}': see tenscope check --rules", code));
-  }
-
   std::optional<double> limit(const std::string& code) const {
     const auto found = limits_.find(code);
     return found == limits_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  DiffPlace place_of(EventId id, const Event& event) const {
-    return {.root = event.root,
-            .module = event.scope,
-            .name = event.name,
-            .io = std::string(event.io_word()),
-            .phase = std::string(event.phase_word()),
-            .cls = event.cls,
-            .site = event.site,
-            .step = event.step,
-            .call = event.call,
-            .rank = reader_.writers()[reader_.writer_index(id)].rank};
+  std::size_t coverage_of(const std::string& code) const {
+    if (code == "nan" || code == "inf") return report_.tensors + report_.numbers;
+    const auto found = looked_at_.find(code);
+    return found == looked_at_.end() ? 0 : found->second;
   }
 
   void report(const std::string& code, const DiffPlace& place, double value, std::string message) {
+    constexpr std::size_t kMostOthers = 5;
     const auto [found, is_new] = findings_.try_emplace(code);
-    if (is_new)
-      found->second = {code, place, std::move(message), value, 1};
-    else
-      ++found->second.count;
+    CheckFinding& finding = found->second;
+    if (is_new) {
+      finding = {.code = code, .place = place, .message = std::move(message), .value = value};
+      return;
+    }
+    ++finding.count;
+    if (finding.others.size() < kMostOthers && place.name != finding.place.name &&
+        !contains(finding.others, place.name))
+      finding.others.push_back(place.name);
   }
 
   void look_at(EventId id, const Event& event, const TensorRecord& tensor) {
+    ++report_.tensors;
     const Stats& stats = tensor.stats;
-    const Io io = event.io;
-    const bool is_gradient = io == Io::Grad || io == Io::GradOutput || io == Io::GradInput;
-    const auto place = [&] { return place_of(id, event); };
-    if (const auto most = limit("nan"); most && static_cast<double>(stats.nan) > *most)
-      report_nan(place(), static_cast<double>(stats.nan), stats.count);
-    const auto infinite = static_cast<double>(stats.pos_inf + stats.neg_inf);
-    const bool may_be_mask =
-        io == Io::Input || io == Io::Local || io == Io::Buffer || io == Io::None || io == Io::Other;
-    if (const auto most = limit("inf"); most && infinite > *most && !may_be_mask)
-      report("inf", place(), infinite,
-             fmt::format("{} has {:.0f} infinite elements of {}", event.name, infinite, stats.count));
-    if (const auto part = limit("overflow");
-        part && is_real(tensor.dtype) && stats.abs_max > *part * largest_number(tensor.dtype))
-      report("overflow", place(), stats.abs_max,
-             fmt::format("{} reaches {:.4g}; {} ends at {:.4g}", event.name, stats.abs_max, to_string(tensor.dtype),
-                         largest_number(tensor.dtype)));
+    const Io io = compare::io_of(event);
+    if (is_real(tensor.dtype)) look_at_range(id, event, tensor);
     if (io == Io::Output && stats.count > 1 && is_real(tensor.dtype)) look_at_output(id, event, tensor);
-    if (is_gradient) look_at_gradient(id, event, tensor);
+    if (compare::is_gradient(io)) {
+      ++looked_at_["exploding-gradient"];
+      if (const auto most = limit("exploding-gradient"); most && stats.l2 > *most)
+        report("exploding-gradient", place_of(id, event), stats.l2,
+               fmt::format("{} has a norm of {:.3g}", event.name, stats.l2));
+    }
+    if (io == Io::Grad && compare::phase_of(event) != Phase::Optimizer) follow_module_gradient(id, event, stats);
     if (io == Io::Grad || io == Io::Param) follow_parameter(id, event, tensor, io);
   }
 
-  void report_nan(const DiffPlace& place, double value, std::int64_t count) {
-    DiffPlace origin = place;
-    std::string why =
-        fmt::format("it arises in {}: what came before has none", place.module.empty() ? "the model" : place.module);
-    if (place.io == "input") {
-      origin.module = place.module.empty() ? "" : std::string(compare::parent_path(place.module));
-      why = place.module.empty() ? "it comes with the data"
-                                 : fmt::format("it arises in the code of {}, before it calls {}",
-                                               origin.module.empty() ? "the model" : origin.module, place.module);
-    } else if (place.phase == "init") {
-      why = "it is there before the first forward";
-    }
-    report("nan", origin, value, fmt::format("{} has {:.0f} NaN of {} elements; {}", place.name, value, count, why));
-  }
+  DiffPlace place_of(EventId id, const Event& event) const { return compare::place_of(reader_, id, event); }
 
-  void look_at_number(EventId id, const Event& event, double number) {
-    if (limit("nan") && std::isnan(number)) report("nan", place_of(id, event), 1, fmt::format("{} is NaN", event.name));
-    if (limit("inf") && std::isinf(number))
-      report("inf", place_of(id, event), 1, fmt::format("{} is infinite", event.name));
+  // A tensor that reaches down to the very lowest number of its dtype has been filled with it: a mask.
+  void look_at_range(EventId id, const Event& event, const TensorRecord& tensor) {
+    ++looked_at_["overflow"];
+    const Stats& stats = tensor.stats;
+    const double largest = largest_number(tensor.dtype);
+    const auto part = limit("overflow");
+    if (!part || !(stats.abs_max > *part * largest)) return;
+    if (stats.min == -largest && stats.max <= *part * largest) return;
+    report("overflow", place_of(id, event), stats.abs_max,
+           fmt::format("{} reaches {:.4g}; {} ends at {:.4g}", event.name, stats.abs_max, to_string(tensor.dtype),
+                       largest));
   }
 
   void look_at_output(EventId id, const Event& event, const TensorRecord& tensor) {
     const Stats& stats = tensor.stats;
+    const auto holds = [&](const std::string& code) {
+      return limit(code) && static_cast<double>(++calls_[code + '\n' + key_of(place_of(id, event))]) >= *limit(code);
+    };
+    ++looked_at_["zero-output"];
+    ++looked_at_["constant-output"];
     if (stats.zero == stats.count) {
-      if (limit("zero-output") && static_cast<double>(++zero_calls_[event.root + event.name]) >= *limit("zero-output"))
+      if (holds("zero-output"))
         report("zero-output", place_of(id, event), 0,
                fmt::format("{} is all zero ({} elements)", event.name, stats.count));
-    } else if (limit("constant-output") && stats.nan == 0 && stats.min == stats.max) {
-      if (static_cast<double>(++constant_calls_[event.root + event.name]) >= *limit("constant-output"))
+    } else if (stats.nan + stats.pos_inf + stats.neg_inf == 0 && stats.min == stats.max) {
+      if (holds("constant-output"))
         report("constant-output", place_of(id, event), stats.min,
                fmt::format("{} is {:.6g} in all its {} elements", event.name, stats.min, stats.count));
     }
-    if (limit("dead-units") && tensor.has_bytes() && tensor.shape.size() >= 2 && stats.zero > 0)
-      follow_units(id, event, tensor);
+    if (limit("dead-units") && tensor.has_bytes() && tensor.shape.size() >= 2) follow_units(id, event, tensor);
   }
 
   // Channels are on the second axis of images and volumes, else on the last one.
@@ -209,14 +234,30 @@ class Checker {
     const auto width = static_cast<std::size_t>(tensor.shape[axis]);
     std::size_t inner = 1;
     for (std::size_t k = axis + 1; k < tensor.shape.size(); ++k) inner *= static_cast<std::size_t>(tensor.shape[k]);
-    const auto [found, is_new] = units_.try_emplace(event.root + event.name);
+    if (width < 2 || static_cast<std::size_t>(tensor.stats.count) < 4 * width) return;
+    ++looked_at_["dead-units"];
+    const DiffPlace place = place_of(id, event);
+    const auto [found, is_new] = units_.try_emplace(key_of(place));
     Units& units = found->second;
     if (is_new) {
       units.alive.assign(width, false);
-      units.place = place_of(id, event);
+      units.place = place;
     }
-    if (units.alive.size() != width || width < 2 || static_cast<std::size_t>(tensor.stats.count) < 4 * width) return;
+    if (units.alive.size() != width) return;
     ++units.calls;
+    if (tensor.stats.zero == 0) {
+      units.alive.assign(width, true);
+      return;
+    }
+    try {
+      mark_alive(id, tensor, inner, units.alive);
+    } catch (const Error& error) {
+      if (unreadable_++ == 0) first_unreadable_ = error.what();
+      units.alive.assign(width, true);
+    }
+  }
+
+  void mark_alive(EventId id, const TensorRecord& tensor, std::size_t inner, std::vector<bool>& alive) const {
     const TensorData data = reader_.tensor(id);
     const kernels::ElementReader elements(data.view);
     std::vector<std::byte> scratch(elements.item_size() * inner);
@@ -224,15 +265,12 @@ class Checker {
       using T = decltype(tag);
       if constexpr (!kernels::kIsComplex<T>) {
         for (std::int64_t row = 0; row * static_cast<std::int64_t>(inner) < elements.count(); ++row) {
-          const std::size_t unit = static_cast<std::size_t>(row) % width;
-          if (units.alive[unit]) continue;
+          const std::size_t unit = static_cast<std::size_t>(row) % alive.size();
+          if (alive[unit]) continue;
           const std::byte* bytes =
               elements.read(row * static_cast<std::int64_t>(inner), static_cast<std::int64_t>(inner), scratch.data());
-          for (std::size_t i = 0; i < inner; ++i)
-            if (kernels::to_double(kernels::load<T>(bytes + i * sizeof(T))) != 0) {
-              units.alive[unit] = true;
-              break;
-            }
+          for (std::size_t i = 0; i < inner && !alive[unit]; ++i)
+            alive[unit] = kernels::to_double(kernels::load<T>(bytes + i * sizeof(T))) != 0;
         }
       }
     });
@@ -240,38 +278,49 @@ class Checker {
 
   void look_at_units() {
     for (const auto& [name, units] : units_) {
-      if (units.calls == 0) continue;
       const auto dead = static_cast<double>(std::count(units.alive.begin(), units.alive.end(), false));
       const double part = dead / static_cast<double>(units.alive.size());
-      if (part > *limit("dead-units") && part < 1)
+      if (units.calls > 0 && part > *limit("dead-units") && part < 1)
         report("dead-units", units.place, part,
                fmt::format("{:.0f} of {} channels of {} are zero in all of {} calls", dead, units.alive.size(),
                            units.place.name, units.calls));
     }
   }
 
-  void look_at_gradient(EventId id, const Event& event, const TensorRecord& tensor) {
-    const Stats& stats = tensor.stats;
-    if (const auto most = limit("exploding-gradient"); most && stats.l2 > *most)
-      report("exploding-gradient", place_of(id, event), stats.l2,
-             fmt::format("{} has a norm of {:.3g}", event.name, stats.l2));
-    const double mean_square = stats.count > 0 ? stats.l2 / std::sqrt(static_cast<double>(stats.count)) : 0;
-    if (const auto least = limit("vanishing-gradient"); least && mean_square > 0 && mean_square < *least)
-      report("vanishing-gradient", place_of(id, event), mean_square,
-             fmt::format("{} has a root mean square of {:.3g}", event.name, mean_square));
+  // A gradient is judged by the largest one of its module: a parameter whose gradient is zero by mathematics (the bias
+  // of attention's keys, a bias in front of a normalisation) has one of rounding noise beside others of full size.
+  void follow_module_gradient(EventId id, const Event& event, const Stats& stats) {
+    const DiffPlace place = place_of(id, event);
+    const std::tuple backward(place.rank, place.root, place.step, place.call);
+    if (backward != backward_) look_at_module_gradients();
+    backward_ = backward;
+    ++looked_at_["vanishing-gradient"];
+    const double rms = stats.l2 / std::sqrt(static_cast<double>(stats.count));
+    if (!(rms > 0)) return;
+    ModuleGradient& module = module_gradients_[place.module];
+    if (rms > module.rms) module = {place, rms};
   }
 
-  struct Parameter {
-    DiffPlace place;
-    Fingerprint first;
-    bool has_changed = false;
-    std::size_t steps = 0, gradients = 0;
-  };
+  void look_at_module_gradients() {
+    const auto least = limit("vanishing-gradient");
+    const ModuleGradient* largest = nullptr;
+    for (const auto& [path, module] : module_gradients_)
+      if (largest == nullptr || module.rms > largest->rms) largest = &module;
+    for (const auto& [path, module] : module_gradients_)
+      if (least && module.rms < *least)
+        report(
+            "vanishing-gradient", module.place, module.rms,
+            fmt::format("{} has a root mean square of {:.3g}, and no gradient of {} a larger one; the largest in the "
+                        "model is {:.3g}, of {}",
+                        module.place.name, module.rms, path.empty() ? "the model" : path, largest->rms,
+                        largest->place.name));
+    module_gradients_.clear();
+  }
 
   void follow_parameter(EventId id, const Event& event, const TensorRecord& tensor, Io io) {
-    const std::string name(io == Io::Grad ? parameter_of_gradient(event.name) : event.name);
-    const DiffPlace place = place_of(id, event);
-    const auto [found, is_new] = parameters_.try_emplace({place.rank, event.root, name});
+    DiffPlace place = place_of(id, event);
+    if (io == Io::Grad) place.name = compare::parameter_name(place.name);
+    const auto [found, is_new] = parameters_.try_emplace({place.rank, place.root, place.name});
     Parameter& parameter = found->second;
     if (is_new) parameter.place = place;
     if (io == Io::Grad) {
@@ -279,33 +328,36 @@ class Checker {
       if (tensor.stats.zero < tensor.stats.count) ++parameter.gradients;
       return;
     }
-    if (parameter.steps++ == 0)
+    if (parameter.values++ == 0)
       parameter.first = tensor.fingerprint;
     else
       parameter.has_changed |= !(parameter.first == tensor.fingerprint);
   }
 
   void look_at_parameters() {
+    report_.parameters = parameters_.size();
     for (const auto& [key, parameter] : parameters_) {
-      const std::string& name = std::get<2>(key);
-      DiffPlace place = parameter.place;
-      place.name = name;
+      const std::string& name = parameter.place.name;
+      if (parameter.values > 1) ++looked_at_["unchanged-parameter"];
       if (const auto steps = limit("unchanged-parameter");
-          steps && static_cast<double>(parameter.steps) > *steps && !parameter.has_changed)
-        report("unchanged-parameter", place, static_cast<double>(parameter.steps - 1),
-               fmt::format("{} is the same after {} steps", name, parameter.steps - 1));
+          steps && static_cast<double>(parameter.values) > *steps && parameter.values > 1 && !parameter.has_changed)
+        report("unchanged-parameter", parameter.place, static_cast<double>(parameter.values - 1),
+               fmt::format("{} is the same after {} steps", name, parameter.values - 1));
+      if (backward_calls_ == 0) continue;
+      ++looked_at_["no-gradient"];
       if (const auto calls = limit("no-gradient");
-          calls && backward_calls_ > 0 && static_cast<double>(backward_calls_) >= *calls && parameter.gradients == 0)
-        report("no-gradient", place, static_cast<double>(backward_calls_),
+          calls && static_cast<double>(backward_calls_) >= *calls && parameter.gradients == 0)
+        report("no-gradient", parameter.place, static_cast<double>(backward_calls_),
                fmt::format("{} has no gradient after {} calls of backward", name, backward_calls_));
     }
   }
 
   void look_at_ranks() {
-    const auto most = limit("ranks-out-of-sync");
     std::set<int> ranks;
     for (const WriterInfo& writer : reader_.writers()) ranks.insert(writer.rank);
+    const auto most = limit("ranks-out-of-sync");
     if (!most || ranks.size() < 2) return;
+    looked_at_["ranks-out-of-sync"] = parameters_.size();
     for (const RankDifference& difference : diff_ranks(reader_.path()))
       if (difference.place.io == "param" && difference.rel_max > *most)
         report("ranks-out-of-sync", difference.place, difference.rel_max,
@@ -314,19 +366,30 @@ class Checker {
   }
 
   const Reader& reader_;
+  CheckReport report_;
   std::map<std::string, double> limits_;
   std::map<std::string, CheckFinding> findings_;
-  std::map<std::string, std::size_t> zero_calls_, constant_calls_;
+  std::map<std::string, std::size_t> looked_at_, calls_;
   std::map<std::string, Units> units_;
   std::map<std::tuple<int, std::string, std::string>, Parameter> parameters_;
+  std::tuple<int, std::string, std::int64_t, std::int64_t> backward_;
+  std::map<std::string, ModuleGradient> module_gradients_;  // of that backward, by path
   std::size_t backward_calls_ = 0;
+  std::size_t unreadable_ = 0;
+  std::string first_unreadable_;
 };
 
 }  // namespace
 
+bool CheckReport::has_looked() const noexcept {
+  return std::any_of(rules.begin(), rules.end(), [](const CheckCoverage& rule) { return rule.looked_at > 0; });
+}
+
+bool CheckReport::is_healthy() const noexcept { return has_looked() && findings.empty() && missing.empty(); }
+
 std::span<const CheckRule> check_rules() { return kRules; }
 
-std::vector<CheckFinding> check_run(const std::filesystem::path& run, const CheckOptions& options) {
+CheckReport check_run(const std::filesystem::path& run, const CheckOptions& options) {
   const Reader reader(run);
   return Checker(reader, options).check();
 }
