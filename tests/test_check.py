@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tenscope
+from hand_written_run import HandWrittenRun
 
 TENSCOPE = Path(sys.executable).parent / "tenscope"
 
@@ -54,10 +55,100 @@ class Recording:
             self.tensor("fc", "weight", weight, "param", "optimizer", step=step)
 
 
+def say(run: Path, *options: str) -> tuple[int, str]:
+    done = subprocess.run([TENSCOPE, "check", run, *options], capture_output=True, text=True)
+    return done.returncode, done.stdout
+
+
 def test_a_healthy_run(tmp_path):
     with Recording(tmp_path / "run") as recording:
         recording.training()
     assert codes(tmp_path / "run") == set()
+    assert say(tmp_path / "run") == (0, "healthy: 13 tensors, 1 parameter over 3 steps looked at, no rule holds\n")
+    looked_at = check(tmp_path / "run")[1]["looked_at"]
+    assert (looked_at["tensors"], looked_at["numbers"], looked_at["parameters"], looked_at["steps"]) == (13, 0, 1, 3)
+    assert (looked_at["rules"]["nan"], looked_at["rules"]["no-gradient"]) == (13, 1)
+    assert looked_at["rules"]["ranks-out-of-sync"] == 0
+
+
+def nothing(run):
+    pass
+
+
+def texts_and_notes(run):
+    run.record("title", "a run of words")
+    run.step()
+
+
+@pytest.mark.parametrize("record", [nothing, texts_and_notes])
+def test_a_run_with_nothing_to_look_at(tmp_path, record):
+    with tenscope.Run(tmp_path, name="run", strict=True) as run:
+        record(run)
+    code, text = say(tmp_path / "run")
+    assert code == 2 and text == "nothing was looked at: the run has nothing that a rule is about\n"
+    code, document = check(tmp_path / "run")
+    assert code == 2 and document["healthy"] is False and document["findings"] == []
+    assert set(document["looked_at"]["rules"].values()) == {0}
+
+
+def test_an_empty_journal(tmp_path):
+    with tenscope.Run(tmp_path, name="run", strict=True):
+        pass
+    (tmp_path / "run" / "rank-0" / "journal.jsonl").write_bytes(b"")
+    code, document = check(tmp_path / "run")
+    assert code == 2 and document["healthy"] is False and "cut off" in document["missing"][0]
+
+
+def test_rules_that_have_nothing_to_look_at(tmp_path):
+    with Recording(tmp_path / "run") as recording:
+        recording.tensor("fc", "output", np.arange(6, dtype=np.float32), "output")
+    code, text = say(tmp_path / "run", "--only", "no-gradient", "--only", "ranks-out-of-sync")
+    assert code == 2 and "nothing was looked at" in text
+    code, text = say(tmp_path / "run", "--only", "no-gradient", "--only", "nan")
+    assert code == 0
+    assert text == "note: no-gradient had nothing to look at\nhealthy: 1 by nan looked at, no rule holds\n"
+
+
+def test_numbers_are_looked_at(tmp_path):
+    with tenscope.Run(tmp_path, name="run", strict=True) as run:
+        for loss in (0.5, 0.25):
+            run.record("loss", loss)
+            run.step()
+    assert say(tmp_path / "run") == (0, "healthy: 0 tensors, 2 numbers over 2 steps looked at, no rule holds\n")
+
+
+def test_a_run_that_was_cut_off(tmp_path):
+    with Recording(tmp_path / "run") as recording:
+        recording.training()
+    journal = tmp_path / "run" / "rank-0" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-3]) + lines[-3][:40])
+    code, text = say(tmp_path / "run")
+    assert code == 1 and "missing: rank-0 was cut off by a crash" in text
+    assert "healthy:" not in text.replace("not known to be healthy:", "")
+    code, document = check(tmp_path / "run")
+    assert document["healthy"] is False and document["missing"] and document["findings"] == []
+
+
+def test_a_run_with_a_damaged_line(tmp_path):
+    with Recording(tmp_path / "run") as recording:
+        recording.training()
+    journal = tmp_path / "run" / "rank-0" / "journal.jsonl"
+    text = bytearray(journal.read_bytes())
+    text[text.index(b"fc.output")] ^= 1
+    journal.write_bytes(text)
+    code, document = check(tmp_path / "run")
+    assert code == 1 and document["healthy"] is False and "damaged" in " ".join(document["missing"])
+
+
+def test_a_run_with_lost_events(tmp_path):
+    run = HandWrittenRun(tmp_path / "run")
+    run.tensor("x", np.arange(3.0))
+    run.add("dropped", name="the disk is full", step=0, value=17)
+    run.add("dropped", name="the disk is full", step=0, value=3)
+    code, document = check(run.close())
+    assert code == 1 and document["healthy"] is False
+    assert document["missing"] == ["20 events were not recorded: the disk is full"]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +178,53 @@ def test_a_nan_is_traced_to_its_origin(tmp_path):
     _, document = check(tmp_path / "run", "--only", "nan")
     (finding,) = document["findings"]
     assert (finding["module"], finding["name"], finding["step"], finding["count"]) == ("attn", "attn.out.input.0", 4, 2)
+
+
+def test_a_gradient_that_is_zero_by_mathematics(tmp_path):
+    """The bias of attention's keys has no effect on the softmax: its gradient is rounding noise."""
+    rng = np.random.default_rng(0)
+    with Recording(tmp_path / "run") as recording:
+        for name, size in [("k.weight", 1e-3), ("k.bias", 1e-11), ("q.weight", 1e-3), ("q.bias", 1e-3)]:
+            module, tail = name.split(".")
+            grad = (size * rng.normal(size=16)).astype(np.float32)
+            recording.tensor(f"attn.{module}", f"{tail}.grad", grad, "grad", "backward")
+    assert codes(tmp_path / "run") == set()
+
+
+def test_gradients_that_vanish_on_the_way(tmp_path):
+    rng = np.random.default_rng(0)
+    with Recording(tmp_path / "run") as recording:
+        for layer in range(8):
+            for tail in ("weight.grad", "bias.grad"):
+                grad = (10.0 ** (-3 * (7 - layer)) * rng.normal(size=16)).astype(np.float32)
+                recording.tensor(f"layers.{layer}", tail, grad, "grad", "backward")
+    _, document = check(tmp_path / "run")
+    (finding,) = document["findings"]
+    assert (finding["code"], finding["module"], finding["count"]) == ("vanishing-gradient", "layers.0", 5)
+    assert [name.rsplit(".", 2)[0] for name in finding["others"]] == [f"layers.{i}" for i in range(1, 5)]
+    assert "the largest in the model is" in finding["message"]
+
+
+def test_findings_are_counted_and_in_order(tmp_path):
+    with Recording(tmp_path / "run") as recording:
+        for module in "abcdefgh":
+            recording.tensor(module, "output", np.zeros(5, np.float32), "output")
+        recording.tensor("i", "output", np.array([np.nan, 1], np.float32), "output")
+    _, document = check(tmp_path / "run")
+    assert [finding["code"] for finding in document["findings"]] == ["nan", "zero-output"]
+    zero = document["findings"][1]
+    assert zero["count"] == 8 and zero["others"] == [f"{module}.output" for module in "bcdef"]
+    _, text = say(tmp_path / "run")
+    assert "  7 more: b.output, c.output, d.output, e.output, f.output, ...\n" in text
+    assert text.endswith("2 findings; 9 tensors over 1 step looked at\n")
+
+
+def test_the_lowest_number_as_a_mask(tmp_path):
+    lowest = np.finfo(np.float32).min
+    with Recording(tmp_path / "run") as recording:
+        recording.tensor("attn", "input.1", np.array([[0, lowest], [0, 0]], np.float32), "input")
+        recording.tensor("attn", "output", np.array([[1, 2], [3, lowest]], np.float32), "output")
+    assert codes(tmp_path / "run") == set()
 
 
 def test_infinity_overflow_and_constants(tmp_path):

@@ -330,12 +330,11 @@ def test_a_gradient_between_two_modules(tmp_path):
     assert "in the backward of the code of the model (Net), after a" in finding["message"]
 
 
-def test_gradients_of_parameters_alone(tmp_path):
-    """Gradients inside the model are not recorded: the last module whose own are ill is named, with this restriction."""
+def test_gradients_that_were_not_recorded(tmp_path):
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), Gate(), Sqrt(), nn.Linear(4, 2))
-    (finding,) = record(tmp_path, model, train(batch()), grads=False)
-    assert (finding["module"], finding["phase"]) == ("1", "backward")
-    assert "gradients inside the model were not recorded" in finding["message"]
+    (finding,) = record(tmp_path, model, train(batch()), grads=False, param_grads=False)
+    assert (finding["name"], finding["phase"], finding["count"]) == ("0.weight", "optimizer", 4)
+    assert "in its gradient, which was not recorded" in finding["message"]
 
 
 def test_a_loss_that_is_not_finite(tmp_path):

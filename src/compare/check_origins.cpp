@@ -269,7 +269,7 @@ void OriginTracer::begin_step(std::int64_t step) {
     program.masks.clear();
   }
   lane_.is_program_ill = false;
-  lane_.gradients = kNone;
+  lane_.gradients = lane_.updates = kNone;
   lane_.gradient_chain.clear();
   lane_.step = step;
 }

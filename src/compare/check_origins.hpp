@@ -44,6 +44,7 @@ class OriginTracer {
     BackwardPart,  // a parameter's gradient, where the gradients inside the model were not recorded
     Clipping,      // a gradient between backward() and the optimizer's step
     Optimizer,     // a parameter after the optimizer's step
+    Update,        // the same, where gradients were not recorded
   };
 
   // One origin and all that follows from it. A suspect becomes a chain when an ill value follows from it.
@@ -115,7 +116,8 @@ class OriginTracer {
     std::unordered_map<std::string, int> gradient_chain;  // by root and parameter
     std::unordered_map<std::string, EventId> gradient;    // the latest, by root and parameter
     std::vector<PendingGradient> pending;
-    int gradients = kNone;  // chain of any gradient in this step
+    int initial = kNone, updates = kNone;  // chains of parameters before the first forward, after this step's update
+    int gradients = kNone;                 // chain of any gradient in this step
     std::unordered_map<std::string, Known> known;
   };
 

@@ -24,17 +24,22 @@ void OriginTracer::visit_state(const Value& value) {
     chain = either(chain, gradient->second);
   chain = either(chain, lane_.gradients);
   const int node = node_of(value.event);
+  const bool is_initial = !is_update && !lane_.latest.contains(node);
+  if (chain == kNone && value.io == Io::Param) chain = is_update ? lane_.updates : is_initial ? lane_.initial : kNone;
   const bool may_be_on_purpose = value.io == Io::Buffer && value.is_only_inf;
   if (chain == kNone) {
-    const Reason reason = is_update                     ? Reason::Optimizer
-                          : lane_.latest.contains(node) ? Reason::Replaced
-                                                        : Reason::Initial;
+    const auto gradient = lane_.gradient.find(key);
+    const Reason reason = is_initial                         ? Reason::Initial
+                          : !is_update                       ? Reason::Replaced
+                          : gradient == lane_.gradient.end() ? Reason::Update
+                                                             : Reason::Optimizer;
     chain = add_chain(value, node, reason, kProgram);
     Chain& added = chains_[static_cast<std::size_t>(chain)];
     added.before.fill(kNoEvent);
-    if (const auto gradient = lane_.gradient.find(key); is_update && gradient != lane_.gradient.end())
-      added.before[0] = gradient->second;
+    if (reason == Reason::Optimizer) added.before[0] = gradient->second;
     if (!may_be_on_purpose) chain = make_ill(chain);
+    if (value.io == Io::Param && is_update) lane_.updates = chain;
+    if (value.io == Io::Param && is_initial) lane_.initial = chain;
   } else if (!may_be_on_purpose || chains_[static_cast<std::size_t>(chain)].is_ill) {
     chain = follow(chain, value);
   }

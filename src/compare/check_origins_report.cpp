@@ -94,6 +94,8 @@ std::string OriginTracer::describe(const Chain& chain, const Event& event) const
       return "it arises between backward() and the optimizer's step, where gradients are unscaled or clipped";
     case Reason::Optimizer:
       return "it arises in the optimizer's step";
+    case Reason::Update:
+      return "it arises in the optimizer's step or in its gradient, which was not recorded";
   }
   return {};
 }
@@ -130,7 +132,8 @@ CheckFinding OriginTracer::finding_of(const Chain& chain, std::string code) cons
 void OriginTracer::merge_ranks() {
   const auto is_told = [](const Chain& chain) { return chain.is_ill && chain.same_as == kNone; };
   const auto is_of_exchange = [&](const Chain& chain) {
-    return chain.reason == Reason::Optimizer || io_of(reader_.event(chain.origin)) == Io::Grad;
+    return chain.reason == Reason::Optimizer || chain.reason == Reason::Update ||
+           io_of(reader_.event(chain.origin)) == Io::Grad;
   };
   for (Chain& chain : chains_) {
     if (!is_told(chain) || !is_of_exchange(chain)) continue;
