@@ -12,12 +12,13 @@
 //
 // What it costs. One pass over both finds the range of the values. Each candidate is then tried on up to 512 fixed
 // elements, which refute almost every wrong one, and only what survives is verified on all, in at most 8 passes. Shifts
-// are found by looking for one rare value of b along each axis of a (at most 4 M of them), permutations by the values of
-// a few elements of each slice. Nothing is copied.
+// are found by looking for one rare value of b along each axis of a (at most 4 M of them), permutations by the values
+// of a few elements of each slice. Nothing is copied.
 #include <fmt/format.h>
 
 #include <bit>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 
 #include "compare/measure.hpp"
@@ -30,9 +31,7 @@ constexpr std::int64_t kFewestElements = 4;
 constexpr std::int64_t kMostShifts = 1 << 22;
 constexpr std::int64_t kMostSlices = 1 << 20;
 
-bool is_integer_kind(DType dtype) {
-  return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex;
-}
+bool is_integer_kind(DType dtype) { return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex; }
 
 bool is_same(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
 
@@ -57,6 +56,27 @@ double tolerance_of(DType dtype) {
   }
 }
 
+int precision_of(DType dtype) {
+  switch (dtype) {
+    case DType::F64:
+      return 53;
+    case DType::F32:
+      return 24;
+    case DType::F16:
+      return 11;
+    case DType::BF16:
+      return 8;
+    case DType::F8E4M3:
+    case DType::F8E4M3Fnuz:
+      return 4;
+    case DType::F8E5M2:
+    case DType::F8E5M2Fnuz:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15ULL;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -64,10 +84,10 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A factor, with as many digits as it needs not to look like 1.
-std::string say_factor(double factor) {
-  std::string text = fmt::format("{:.6g}", factor);
-  return text == "1" ? fmt::format("{:.9g}", factor) : text;
+// With no more digits than its error leaves.
+std::string say(double value, double error) {
+  const double digits = error > 0 && value != 0 ? std::ceil(std::log10(std::abs(value) / error)) : 9;
+  return fmt::format("{:.{}g}", value, static_cast<int>(std::clamp(digits, 1.0, 9.0)));
 }
 
 }  // namespace
@@ -114,7 +134,9 @@ RelationSearch::RelationSearch(const TensorView& a, const TensorView& b)
       reader_b_(b),
       shape_(a.shape.begin(), a.shape.end()),
       count_(element_count(a.shape)),
-      is_integer_(is_integer_kind(a.dtype) && is_integer_kind(b.dtype)) {
+      is_integer_(is_integer_kind(a.dtype) && is_integer_kind(b.dtype)),
+      precision_a_(precision_of(a.dtype)),
+      precision_b_(precision_of(b.dtype)) {
   relative_tolerance_ = std::max(tolerance_of(a.dtype), tolerance_of(b.dtype));
   if (count_ <= kSample) {
     sample_.resize(static_cast<std::size_t>(count_));
@@ -173,21 +195,31 @@ std::string RelationSearch::find() {
   return wrapped();
 }
 
+// One fitted number before two: a factor, an offset, both.
 std::string RelationSearch::affine() {
   if (!is_elementwise_ || !(line_.high > line_.low)) return {};
-  const double scale = line_.scale;
-  const bool has_offset = std::abs(line_.offset) > tolerance_;
-  const double offset = has_offset ? line_.offset : 0;
   std::vector<double> values;
-  for (const std::int64_t at : sample_) values.push_back(a_[at]);
+  double difference = 0, finite = 0;
+  for (const std::int64_t at : sample_) {
+    const double x = a_[at];
+    values.push_back(x);
+    if (std::isfinite(x)) difference += b_[at] - x, ++finite;
+  }
   constexpr std::size_t kFewestValues = 4;
   if (weigh(values, 0).distinct < kFewestValues) return {};
-  if (!pays(evidence_.bits, evidence_.most, has_offset ? 2 : 1)) return {};
-  if (!is_b([&](double x, std::int64_t) { return std::isfinite(x) ? scale * x + offset : x; })) return {};
-  if (!has_offset) return fmt::format("b = {} a", say_factor(scale));
-  const char sign = offset < 0 ? '-' : '+';
-  if (std::abs(scale - 1) <= 1e-5) return fmt::format("b = a {} {:.6g}", sign, std::abs(offset));
-  return fmt::format("b = {} a {} {:.6g}", say_factor(scale), sign, std::abs(offset));
+  const auto is_line = [&](double scale, double offset, int fitted) {
+    return pays(evidence_.bits, evidence_.most, fitted) &&
+           is_b([&](double x, std::int64_t) { return std::isfinite(x) ? scale * x + offset : x; });
+  };
+  const double scale = line_.scale, shift = difference / std::max(finite, 1.0);
+  const std::string factor = say(scale, tolerance_ / (line_.high - line_.low));
+  const auto say_offset = [&](double offset) {
+    return fmt::format("{} {}", offset < 0 ? '-' : '+', say(std::abs(offset), tolerance_));
+  };
+  if (is_line(scale, 0, 1)) return fmt::format("b = {} a", factor == "1" ? fmt::format("{:.9g}", scale) : factor);
+  if (is_line(1, shift, 1)) return fmt::format("b = a {}", say_offset(shift));
+  if (is_line(scale, line_.offset, 2)) return fmt::format("b = {} a {}", factor, say_offset(line_.offset));
+  return {};
 }
 
 // ---- the same elements at other positions
@@ -222,7 +254,8 @@ std::string RelationSearch::rolled(std::size_t axis) {
       const std::int64_t at = i / stride % size;
       return i + ((at >= shift ? at - shift : at - shift + size) - at) * stride;
     };
-    if (!fits(a_[rare + ((place >= shift ? place - shift : place - shift + size) - place) * stride], b_[rare])) continue;
+    if (!fits(a_[rare + ((place >= shift ? place - shift : place - shift + size) - place) * stride], b_[rare]))
+      continue;
     if (is_moved(from)) return fmt::format("b is a, rolled by {} along axis {}", shift, axis);
     if (passes_ <= 0) break;
   }
@@ -280,7 +313,7 @@ std::string RelationSearch::permuted() {
       if (found == slice_of.end()) break;
       order.push_back(found->second);
     }
-    if (order.size() != static_cast<std::size_t>(size)) continue;
+    if (std::set<std::int64_t>(order.begin(), order.end()).size() != static_cast<std::size_t>(size)) continue;
     const auto from = [&](std::int64_t i) {
       const std::int64_t at = i / stride % size;
       return i + (order[static_cast<std::size_t>(at)] - at) * stride;
@@ -290,13 +323,10 @@ std::string RelationSearch::permuted() {
   return {};
 }
 
-}  // namespace tenscope::compare
-
-namespace tenscope::compare {
-
 std::string find_relation(const TensorView& a, const TensorView& b) {
   const bool is_complex = kind_of(a.dtype) == DTypeKind::Complex || kind_of(b.dtype) == DTypeKind::Complex;
-  if (is_complex || element_count(a.shape) == 0 || !std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end()))
+  if (is_complex || element_count(a.shape) == 0 ||
+      !std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end()))
     return {};
   return RelationSearch(a, b).find();
 }

@@ -87,8 +87,7 @@ class RelationSearch {
   }
   template <class Predict>
   bool verify(const Predict& predict) {
-    return passes_-- > 0 &&
-           for_each([&](double x, double y, std::int64_t at) { return fits(predict(x, at), y); });
+    return passes_-- > 0 && for_each([&](double x, double y, std::int64_t at) { return fits(predict(x, at), y); });
   }
 
   std::int64_t inner(std::size_t axis) const;
@@ -110,14 +109,15 @@ class RelationSearch {
   std::vector<std::int64_t> shape_;
   std::int64_t count_;
   bool is_integer_;
+  int precision_a_, precision_b_;  // bits of the mantissa; 0: no floating-point number
   std::vector<std::int64_t> sample_;
   int passes_ = kMostPasses;
 
-  Line line_;                                  // of all elements
+  Line line_;  // of all elements
   double tolerance_ = 0, relative_tolerance_ = 0;
   bool is_a_zero_ = true, is_b_zero_ = true;
-  bool is_close_ = true;                       // no element is further away than the tolerance
-  bool is_elementwise_ = true;                 // NaN and infinities are at the same positions
+  bool is_close_ = true;        // no element is further away than the tolerance
+  bool is_elementwise_ = true;  // NaN and infinities are at the same positions
   double largest_difference_ = 0, largest_a_ = 0, largest_b_ = 0;
   double search_bits_ = 0;
   Evidence evidence_;
