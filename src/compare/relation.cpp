@@ -149,9 +149,9 @@ RelationSearch::RelationSearch(const TensorView& a, const TensorView& b)
   search_bits_ = std::log2(static_cast<double>(sizes));
 }
 
-bool RelationSearch::fits(double predicted, double y) const {
+bool RelationSearch::fits(double predicted, double y, double tolerance) {
   if (!std::isfinite(predicted) || !std::isfinite(y)) return is_same(predicted, y);
-  return std::abs(predicted - y) <= tolerance_;
+  return std::abs(predicted - y) <= tolerance;
 }
 
 bool RelationSearch::pays(double bits, double most, int fitted) const {
@@ -159,7 +159,10 @@ bool RelationSearch::pays(double bits, double most, int fitted) const {
 }
 
 void RelationSearch::scan() {
+  double low_a = INFINITY, high_a = -INFINITY, low_b = INFINITY, high_b = -INFINITY;
   for_each([&](double x, double y, std::int64_t) {
+    if (std::isfinite(x)) low_a = std::min(low_a, x), high_a = std::max(high_a, x);
+    if (std::isfinite(y)) low_b = std::min(low_b, y), high_b = std::max(high_b, y);
     is_a_zero_ &= x == 0;
     is_b_zero_ &= y == 0;
     if (std::isfinite(x) && std::isfinite(y)) {
@@ -174,6 +177,8 @@ void RelationSearch::scan() {
   });
   line_.fit();
   tolerance_ = is_integer_ ? 0 : relative_tolerance_ * largest_b_;
+  move_tolerance_ = is_integer_ ? 0 : std::min(relative_tolerance_, 1e-6) * largest_b_;
+  is_of_same_range_ = fits(low_a, low_b, move_tolerance_) && fits(high_a, high_b, move_tolerance_);
   is_close_ = is_elementwise_ && largest_difference_ <= tolerance_;
 }
 
@@ -186,13 +191,12 @@ std::string RelationSearch::find() {
   std::vector<double> values;
   for (const std::int64_t at : sample_) values.push_back(b_[at]);
   evidence_ = weigh(values, tolerance_);
-  if (pays(evidence_.bits, evidence_.most, 0)) {
-    for (const auto& search : {&RelationSearch::affine, &RelationSearch::flipped_or_rolled, &RelationSearch::exchanged,
-                               &RelationSearch::rounded, &RelationSearch::repeated, &RelationSearch::permuted,
-                               &RelationSearch::dropped_out, &RelationSearch::grouped})
-      if (std::string words = (this->*search)(); !words.empty()) return words;
-  }
-  return wrapped();
+  move_evidence_ = weigh(values, move_tolerance_);
+  for (const auto& search :
+       {&RelationSearch::affine, &RelationSearch::moved, &RelationSearch::rounded, &RelationSearch::repeated,
+        &RelationSearch::dropped_out, &RelationSearch::grouped, &RelationSearch::wrapped})
+    if (std::string words = (this->*search)(); !words.empty()) return words;
+  return {};
 }
 
 // One fitted number before two: a factor, an offset, both.
@@ -223,6 +227,13 @@ std::string RelationSearch::affine() {
 }
 
 // ---- the same elements at other positions
+
+std::string RelationSearch::moved() {
+  if (!is_of_same_range_ || !pays(move_evidence_.bits, move_evidence_.most, 0)) return {};
+  for (const auto& search : {&RelationSearch::flipped_or_rolled, &RelationSearch::exchanged, &RelationSearch::permuted})
+    if (std::string words = (this->*search)(); !words.empty()) return words;
+  return {};
+}
 
 std::int64_t RelationSearch::inner(std::size_t axis) const {
   return std::accumulate(shape_.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape_.end(), std::int64_t{1},
@@ -277,6 +288,7 @@ std::string RelationSearch::exchanged() {
 }
 
 std::string RelationSearch::repeated() {
+  if (!pays(move_evidence_.bits, move_evidence_.most, 0)) return {};
   for (std::size_t axis = 0; axis < shape_.size(); ++axis) {
     const std::int64_t size = shape_[axis], stride = inner(axis);
     if (size < 2) continue;
@@ -292,7 +304,7 @@ std::string RelationSearch::permuted() {
   for (std::size_t axis = 0; axis < shape_.size(); ++axis) {
     const std::int64_t size = shape_[axis], stride = inner(axis), outer = count_ / (size * stride);
     if (size < 3 || size > kMostSlices) continue;
-    const double paid = evidence_.bits * static_cast<double>(count_) / static_cast<double>(sample_.size());
+    const double paid = move_evidence_.bits * static_cast<double>(count_) / static_cast<double>(sample_.size());
     if (!pays(paid - std::lgamma(static_cast<double>(size) + 1) / std::log(2.0), 0, 0)) continue;
     const auto key = [&](const Elements& elements, std::int64_t slice) {
       constexpr std::uint64_t kProbes = 4;

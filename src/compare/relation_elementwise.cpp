@@ -100,7 +100,7 @@ std::string RelationSearch::dropped_out() {
 std::string RelationSearch::grouped() {
   constexpr std::int64_t kMostGroups = 1 << 20;
   constexpr std::int64_t kFewestOfAGroup = 8;
-  if (!is_elementwise_ || is_integer_ || shape_.size() < 2) return {};
+  if (!is_elementwise_ || is_integer_ || shape_.size() < 2 || !pays(evidence_.bits, evidence_.most, 0)) return {};
   std::vector<Grouping> groupings;
   for (std::size_t axis = 0; axis < shape_.size(); ++axis)
     groupings.push_back({shape_[axis], inner(axis), fmt::format("slice along axis {}", axis)});

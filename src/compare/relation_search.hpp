@@ -46,7 +46,8 @@ class RelationSearch {
   };
 
   void scan();
-  bool fits(double predicted, double y) const;
+  static bool fits(double predicted, double y, double tolerance);
+  bool fits(double predicted, double y) const { return fits(predicted, y, tolerance_); }
   bool pays(double bits, double most, int fitted) const;
 
   // Whether b is what `predict` makes of a, position by position: first the sample, then all.
@@ -63,13 +64,14 @@ class RelationSearch {
   }
   template <class From>
   bool agrees_on_sample(const From& from) const {
-    return std::all_of(sample_.begin(), sample_.end(), [&](std::int64_t at) { return fits(a_[from(at)], b_[at]); });
+    return std::all_of(sample_.begin(), sample_.end(),
+                       [&](std::int64_t at) { return fits(a_[from(at)], b_[at], move_tolerance_); });
   }
   template <class From>
   bool verify_moved(const From& from) {
     if (passes_-- <= 0) return false;
     for (std::int64_t i = 0; i < count_; ++i)
-      if (!fits(a_[from(i)], b_[i])) return false;
+      if (!fits(a_[from(i)], b_[i], move_tolerance_)) return false;
     return true;
   }
   // Calls f with each element of a, of b, and their position, until it returns false.
@@ -91,6 +93,7 @@ class RelationSearch {
   }
 
   std::int64_t inner(std::size_t axis) const;
+  std::string moved();
   std::string affine();
   std::string flipped_or_rolled();
   std::string rolled(std::size_t axis);
@@ -115,12 +118,14 @@ class RelationSearch {
 
   Line line_;  // of all elements
   double tolerance_ = 0, relative_tolerance_ = 0;
+  double move_tolerance_ = 0;      // of elements at other positions, which nothing was done to
+  bool is_of_same_range_ = false;  // the lowest and the highest elements of a and b are equal
   bool is_a_zero_ = true, is_b_zero_ = true;
   bool is_close_ = true;        // no element is further away than the tolerance
   bool is_elementwise_ = true;  // NaN and infinities are at the same positions
   double largest_difference_ = 0, largest_a_ = 0, largest_b_ = 0;
   double search_bits_ = 0;
-  Evidence evidence_;
+  Evidence evidence_, move_evidence_;
 };
 
 }  // namespace tenscope::compare

@@ -254,6 +254,62 @@ TEST(Relation, IndependentTensorsHaveNone) {
       }
 }
 
+// Values that are far from normally distributed, and pairs that are alike without a relation.
+TEST(Relation, UnlikelyButIndependent) {
+  std::mt19937 random(7);
+  std::cauchy_distribution<double> wild;
+  std::uniform_real_distribution<double> even;
+  const std::vector<std::function<double()>> draws = {
+      [&] { return wild(random); },
+      [&] { return std::exp(10 * even(random)); },
+      [&] { return even(random) < 0.9 ? 0 : even(random); },
+      [&] { return std::floor(3 * even(random)); },
+      [&] { return even(random) < 0.5 ? 1.0 : 1 + 1e-6 * even(random); },
+      [&] { return 1e6 + even(random); },
+  };
+  for (const auto& draw : draws)
+    for (const std::int64_t count : {4, 7, 12, 40, 500, 3000})
+      for (int round = 0; round < 20; ++round) {
+        std::vector<float> a(static_cast<std::size_t>(count)), b = a, sorted;
+        for (float& x : a) x = static_cast<float>(draw());
+        for (float& x : b) x = static_cast<float>(draw());
+        const auto expect_none = [&](const std::vector<float>& other) {
+          for (const Shape& shape : {Shape{count}, Shape{count / 4, 4}, Shape{2, count / 2}}) {
+            if (size_of(shape) != count) continue;
+            const std::string words = relation(a, other, shape);
+            EXPECT_TRUE(words.empty() || words.ends_with("all zero")) << words << ", " << count;
+          }
+        };
+        expect_none(b);
+        auto noisy = a;
+        for (float& x : noisy) x *= static_cast<float>(1 + 1e-3 * even(random));
+        if (weigh({a.begin(), a.end()}, 0).distinct > 3) expect_none(noisy);
+        std::sort(a.begin(), a.end());
+        std::sort(b.begin(), b.end());
+        if (weigh({b.begin(), b.end()}, 1e-3).distinct > 8) expect_none(b);
+      }
+}
+
+// What is moved is not computed with: it is compared exactly, however coarse the format.
+TEST(Relation, CoarseFormatsAtOtherPositions) {
+  const Shape shape{20, 20};
+  const auto turned = [](std::int64_t i) { return i / 20 * 20 + 19 - i % 20; };
+  std::vector<std::uint16_t> halves;
+  std::vector<std::uint8_t> bytes;
+  for (const float x : normal(400)) {
+    halves.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16));
+    bytes.push_back(static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(x) >> 8) & 0xBFU);
+  }
+  const auto other_halves = moved(halves, turned);
+  EXPECT_EQ(
+      find_relation(TensorView{halves.data(), DType::BF16, shape}, TensorView{other_halves.data(), DType::BF16, shape}),
+      "b is a, flipped along axis 1");
+  const auto other_bytes = moved(bytes, turned);
+  EXPECT_EQ(find_relation(TensorView{bytes.data(), DType::F8E4M3, shape},
+                          TensorView{other_bytes.data(), DType::F8E4M3, shape}),
+            "b is a, flipped along axis 1");
+}
+
 TEST(Relation, LargeTensors) {
   const std::int64_t count = 5'000'000;
   const auto a = normal(count);
