@@ -90,6 +90,7 @@ int OriginTracer::either(int x, int y) const {
 int OriginTracer::at_hand(int id) const {
   const Frame& frame = lane_.frames[static_cast<std::size_t>(id)];
   int chain = frame.chain;
+  if (!frame.has_inputs && id != kProgram) chain = either(chain, at_hand(frame.parent));
   if (frame.node == kNone || lane_.states.empty()) return chain;
   const Node& node = nodes_[static_cast<std::size_t>(frame.node)];
   const std::string prefix = node.root + '\n' + (node.scope.empty() ? "" : node.scope + ".");
@@ -118,9 +119,10 @@ bool broadcasts(const std::vector<std::int64_t>& mask, const std::vector<std::in
 
 }  // namespace
 
+// Nothing but infinities and zeros: of -Inf it is a mask, and in a buffer (an observer's range, say) either is meant.
 bool OriginTracer::is_mask(const Value& value) {
-  return value.tensor != nullptr && value.is_only_inf && value.pos_inf == 0 &&
-         value.tensor->stats.zero == value.count - value.neg_inf;
+  return value.tensor != nullptr && value.is_only_inf && (value.pos_inf == 0 || value.io == Io::Buffer) &&
+         value.tensor->stats.zero == value.count - value.neg_inf - value.pos_inf;
 }
 
 int OriginTracer::add_mask(const Value& value) {
@@ -171,6 +173,7 @@ int OriginTracer::add_chain(const Value& value, int blamed, Reason reason, int i
   if (!frame.masks.empty()) chain.mask = lane_.masks[static_cast<std::size_t>(frame.masks.front())].event;
   chain.has_nan = value.nan > 0;
   chain.has_inf = value.pos_inf + value.neg_inf > 0;
+  chain.is_only_negative = value.nan + value.pos_inf == 0;
   chains_.push_back(std::move(chain));
   return static_cast<int>(chains_.size()) - 1;
 }
@@ -202,6 +205,7 @@ int OriginTracer::follow(int id, const Value& value) {
   ++chain.after;
   chain.has_nan |= value.nan > 0;
   chain.has_inf |= value.pos_inf + value.neg_inf > 0;
+  chain.is_only_negative &= value.nan + value.pos_inf == 0;
   if (value.io == Io::Grad && chain.gradient_step < 0) chain.gradient_step = value.event.step;
   constexpr std::size_t kMostPlaces = 6;
   if (chain.way.size() < kMostPlaces && value.io != Io::Input) {
@@ -309,6 +313,8 @@ void OriginTracer::visit_input(const Value& value) {
   begin_forward();
   const int id = frame_of(value.event);
   const int around = lane_.frames[static_cast<std::size_t>(id)].parent;
+  lane_.frames[static_cast<std::size_t>(id)].has_inputs = true;
+  if (value.tensor == nullptr && value.is_only_inf) return;  // an infinite number as an argument is meant
   if (!value.is_ill) {
     auto& inputs = lane_.frames[static_cast<std::size_t>(id)].inputs;
     if (const auto free = std::find(inputs.begin(), inputs.end(), kNoEvent); free != inputs.end()) *free = value.id;
@@ -324,7 +330,10 @@ void OriginTracer::visit_input(const Value& value) {
       return;
     }
     const int blamed = lane_.frames[static_cast<std::size_t>(around)].node;
-    chain = add_chain(value, blamed, around == kProgram ? Reason::Data : Reason::CallerCode, around);
+    const Reason reason = around != kProgram          ? Reason::CallerCode
+                          : value.event.scope.empty() ? Reason::Data
+                                                      : Reason::Outside;
+    chain = add_chain(value, blamed, reason, around);
     if (!value.is_only_inf) chain = make_ill(chain);
     if (around != kProgram) taint(around, chain);
   }
@@ -345,6 +354,9 @@ void OriginTracer::visit_output(const Value& value) {
       return;
     }
     outer.last_output = value.id;
+    if (around == kProgram && frame.node == lane_.ill_root) {  // sound again
+      outer.chain = lane_.ill_root = kNone;
+    }
     if (frame.chain != kNone && !chains_[static_cast<std::size_t>(frame.chain)].is_ill) {
       frame.quiet = frame.chain;
       if (outer.chain == frame.chain) {
@@ -376,6 +388,7 @@ void OriginTracer::visit_output(const Value& value) {
   }
   taint(id, chain);
   taint(around, chain);
+  if (around == kProgram) lane_.ill_root = frame.node;
 }
 
 // A value recorded by hand, inside a module call or outside of all.

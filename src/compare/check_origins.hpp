@@ -33,6 +33,7 @@ class OriginTracer {
 
   enum class Reason : std::uint8_t {
     Data,          // an input of an outermost module
+    Outside,       // an input of an inner module whose caller was not recorded
     CallerCode,    // an input of a submodule
     Output,        // an output, a buffer after the call, an input changed in place
     Inside,        // a value recorded inside a module, or by the program
@@ -57,7 +58,8 @@ class OriginTracer {
     EventId mask = kNoEvent;                                                // a mask that was at hand
     bool is_ill = false;
     bool has_nan = false, has_inf = false;
-    int same_as = kNone;  // arose again at the same place: counted there
+    bool is_only_negative = true;  // nothing but -Inf in it
+    int same_as = kNone;           // arose again at the same place: counted there
     std::size_t after = 0, again = 0;
     EventId last_again = kNoEvent;
     std::int64_t gradient_step = -1;  // the first step at which parameters' gradients were reached
@@ -75,7 +77,7 @@ class OriginTracer {
     int backward = kNone;  // of the gradients that its code has at hand
     int code = kNone;      // a chain that began in its own code's backward
     int quiet = kNone;     // a suspect that a submodule took in without harm; its gradient may still suffer
-    bool has_backward = false;
+    bool has_backward = false, has_inputs = false;
     std::array<EventId, 3> inputs{kNoEvent, kNoEvent, kNoEvent};
     EventId last_output = kNoEvent;  // of a submodule
     EventId gradient = kNoEvent;     // that reaches it
@@ -104,6 +106,7 @@ class OriginTracer {
     std::size_t writer = ~std::size_t{0};
     int rank = 0;
     std::int64_t step = 0;
+    int ill_root = kNone;  // node of the outermost call whose output made the program ill
     bool is_training = false, is_backward = false, is_program_ill = false;
     std::vector<Frame> frames{1};
     std::map<std::pair<int, std::int64_t>, int> frame_of;        // by node and call

@@ -65,6 +65,8 @@ std::string OriginTracer::describe(const Chain& chain, const Event& event) const
   switch (chain.reason) {
     case Reason::Data:
       return "it comes with the data, from outside the model";
+    case Reason::Outside:
+      return fmt::format("it comes from outside {}: from the data, or from code that was not recorded", event.scope);
     case Reason::CallerCode:
       return fmt::format("it arises in the code of {}, before it calls {}", said(chain.blamed), event.scope);
     case Reason::Output:
@@ -118,6 +120,7 @@ CheckFinding OriginTracer::finding_of(const Chain& chain, std::string code) cons
       tensor == nullptr ? 1 : static_cast<double>(tensor->stats.nan + tensor->stats.pos_inf + tensor->stats.neg_inf);
   finding.message = fmt::format("{} {} at step {}, call {}: {}{}", event.name, say_kinds(event), event.step, event.call,
                                 describe(chain, event), say_before(chain));
+  if (chain.is_only_negative) finding.message += "; nothing but -Inf follows from it: it may be meant, as a mask";
   if (chain.again > 0)
     finding.message += fmt::format("; it arises again in {} later call{}, the last at step {}", chain.again,
                                    chain.again == 1 ? "" : "s", reader_.step(chain.last_again));

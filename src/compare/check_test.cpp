@@ -35,6 +35,9 @@ class Recording {
     if (shape.empty()) shape = {static_cast<std::int64_t>(values.size())};
     run_.record(info(EventKind::Value, module, tail, io, phase, call), TensorView{values.data(), DType::F32, shape});
   }
+  void number(std::string_view name, double number, std::string_view io) {
+    run_.record(info(EventKind::Value, "", name, io, "forward", 0), EventValue(number));
+  }
   // A module call with one input and one output.
   void call(std::string_view module, const std::vector<float>& input, const std::vector<float>& output,
             std::int64_t call = 0) {
@@ -169,6 +172,91 @@ TEST_F(Check, MaskDoesNotExcuseAnotherShape) {
   const auto found = chains();
   ASSERT_EQ(found.size(), 1U);
   expect(found[0], "inf", "", "b.input.0", 2);
+}
+
+TEST_F(Check, InfiniteNumbersAndRangesAreMeant) {
+  {
+    Recording recording(folder());
+    recording.value("observer", "low", {kInf}, "buffer", "init");
+    recording.value("observer", "high", {-kInf}, "buffer", "init");
+    recording.enter("");
+    recording.value("", "input.0", kSound, "input");
+    recording.number("input.limit", static_cast<double>(kInf), "input");
+    recording.value("", "output", kIll, "output");
+    recording.exit("");
+  }
+  const auto found = chains();
+  ASSERT_EQ(found.size(), 1U);
+  expect(found[0], "nan", "", "output", 1);
+}
+
+TEST_F(Check, ATableOfLogarithmsIsNoMask) {
+  {
+    Recording recording(folder());
+    recording.value("prior", "table", {-kInf, -1, -2}, "buffer", "init");
+    recording.call("prior", kSound, kIll);
+  }
+  const auto found = chains();
+  ASSERT_EQ(found.size(), 1U);
+  expect(found[0], "inf", "prior", "prior.table", 2);
+}
+
+TEST_F(Check, OutputsAlone) {
+  {
+    Recording recording(folder());
+    recording.enter("");
+    for (const char* module : {"a", "log", "act"}) {
+      recording.enter(module);
+      recording.value(module, "output", module == std::string("a") ? kSound : kIll, "output");
+      recording.exit(module);
+    }
+    recording.exit("");
+  }
+  const auto found = chains();
+  ASSERT_EQ(found.size(), 1U);
+  expect(found[0], "nan", "log", "log.output", 2);
+}
+
+TEST_F(Check, AnInnerModuleWhoseCallerWasNotRecorded) {
+  {
+    Recording recording(folder());
+    recording.call("blocks.0.attn", kSound, kSound);
+    recording.call("blocks.1.attn", kIll, kIll);
+    recording.call("blocks.2.attn", kIll, kIll);
+  }
+  const auto found = chains();
+  ASSERT_EQ(found.size(), 1U);
+  expect(found[0], "nan", "", "blocks.1.attn.input.0", 4);
+  EXPECT_NE(found[0].message.find("code that was not recorded"), std::string::npos) << found[0].message;
+}
+
+TEST_F(Check, AnEvaluationRecoversWithinAStep) {
+  {
+    Recording recording(folder());
+    recording.value("", "weight.grad", kSound, "grad", "backward");
+    for (std::int64_t call = 0; call < 5; ++call) {
+      const bool is_ill = call == 1 || call == 3;
+      recording.enter("", call);
+      recording.value("", "input.0", is_ill ? kIll : kSound, "input", "forward", call);
+      recording.value("", "output", is_ill ? kIll : kSound, "output", "forward", call);
+      recording.exit("", call);
+    }
+  }
+  const auto found = chains();
+  ASSERT_EQ(found.size(), 2U);
+  expect(found[0], "nan", "", "input.0", 2);
+  expect(found[1], "nan", "", "input.0", 2);
+  EXPECT_EQ(found[1].place.call, 3);
+}
+
+TEST_F(Check, MaskedOutputsAreSaidToBePerhapsMeant) {
+  {
+    Recording recording(folder());
+    recording.call("head", kSound, {-kInf, 1, 2, -kInf});
+  }
+  const auto found = chains();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_NE(found[0].message.find("it may be meant, as a mask"), std::string::npos) << found[0].message;
 }
 
 TEST_F(Check, GradientThatReachesAModuleIsFollowedOutwards) {
