@@ -181,7 +181,7 @@ class Checker {
   void look_at(EventId id, const Event& event, const TensorRecord& tensor) {
     ++report_.tensors;
     const Stats& stats = tensor.stats;
-    const Io io = compare::io_of(event);
+    const Io io = event.io;
     if (is_real(tensor.dtype)) look_at_range(id, event, tensor);
     if (io == Io::Output && stats.count > 1 && is_real(tensor.dtype)) look_at_output(id, event, tensor);
     if (compare::is_gradient(io)) {
@@ -190,7 +190,7 @@ class Checker {
         report("exploding-gradient", place_of(id, event), stats.l2,
                fmt::format("{} has a norm of {:.3g}", event.name, stats.l2));
     }
-    if (io == Io::Grad && compare::phase_of(event) != Phase::Optimizer) follow_module_gradient(id, event, stats);
+    if (io == Io::Grad && event.phase != Phase::Optimizer) follow_module_gradient(id, event, stats);
     if (io == Io::Grad || io == Io::Param) follow_parameter(id, event, tensor, io);
   }
 
@@ -319,7 +319,7 @@ class Checker {
 
   void follow_parameter(EventId id, const Event& event, const TensorRecord& tensor, Io io) {
     DiffPlace place = place_of(id, event);
-    if (io == Io::Grad) place.name = compare::parameter_name(place.name);
+    if (io == Io::Grad) place.name = parameter_of_gradient(event.name);
     const auto [found, is_new] = parameters_.try_emplace({place.rank, place.root, place.name});
     Parameter& parameter = found->second;
     if (is_new) parameter.place = place;

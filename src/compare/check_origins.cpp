@@ -27,7 +27,7 @@
 namespace tenscope::compare {
 
 OriginTracer::Value OriginTracer::value_of(EventId id, const Event& event) const {
-  Value value{.id = id, .event = event, .tensor = std::get_if<TensorRecord>(&event.value), .io = io_of(event)};
+  Value value{.id = id, .event = event, .tensor = std::get_if<TensorRecord>(&event.value), .io = event.io};
   if (value.tensor != nullptr) {
     const Stats& stats = value.tensor->stats;
     value.count = stats.count;
@@ -75,7 +75,7 @@ int OriginTracer::frame_of(const Event& event) {
 }
 
 std::string OriginTracer::key_of(const Event& event) const {
-  return event.root + '\n' + (io_of(event) == Io::Grad ? parameter_name(event.name) : event.name);
+  return event.root + '\n' + std::string(event.io == Io::Grad ? parameter_of_gradient(event.name) : event.name);
 }
 
 // ---- what is at hand
@@ -237,7 +237,7 @@ void OriginTracer::look_at(EventId id, const Event& event) {
   if (event.kind == EventKind::Exit) return leave(event);
   if (event.kind != EventKind::Value && event.kind != EventKind::Change) return;
   const Value value = value_of(id, event);
-  const Phase phase = phase_of(event);
+  const Phase phase = event.phase;
   if (value.io != Io::Grad || phase == Phase::Optimizer || event.step != lane_.step) finish_gradients();
   if (!lane_.pending.empty() && lane_.pending.back().event.call != event.call) finish_gradients();
   if (event.step != lane_.step) begin_step(event.step);

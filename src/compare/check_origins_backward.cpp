@@ -8,7 +8,7 @@ namespace tenscope::compare {
 // A parameter or buffer before the first forward, changed by something else than an optimizer, or after its step.
 void OriginTracer::visit_state(const Value& value) {
   const std::string key = key_of(value.event);
-  const bool is_update = phase_of(value.event) == Phase::Optimizer;
+  const bool is_update = value.event.phase == Phase::Optimizer;
   if (is_update) lane_.is_training = true;
   if (!value.is_ill) {
     lane_.states.erase(key);

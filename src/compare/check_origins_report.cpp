@@ -53,7 +53,7 @@ std::string OriginTracer::say_before(const Chain& chain) const {
     const Event event = reader_.event(id);
     const bool is_number = std::holds_alternative<double>(event.value);
     if (!is_number && !std::holds_alternative<TensorRecord>(event.value)) continue;
-    const bool is_own = io_of(event) == Io::Input && chain.blamed != kNone &&
+    const bool is_own = event.io == Io::Input && chain.blamed != kNone &&
                         event.scope == nodes_[static_cast<std::size_t>(chain.blamed)].scope;
     text += fmt::format("; {}{}", is_own ? "its input " : "", say_sound(event));
   }
@@ -136,7 +136,7 @@ void OriginTracer::merge_ranks() {
   const auto is_told = [](const Chain& chain) { return chain.is_ill && chain.same_as == kNone; };
   const auto is_of_exchange = [&](const Chain& chain) {
     return chain.reason == Reason::Optimizer || chain.reason == Reason::Update ||
-           io_of(reader_.event(chain.origin)) == Io::Grad;
+           reader_.event(chain.origin).io == Io::Grad;
   };
   for (Chain& chain : chains_) {
     if (!is_told(chain) || !is_of_exchange(chain)) continue;
