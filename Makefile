@@ -5,6 +5,12 @@ PIP_INSTALL := -m pip install -q --disable-pip-version-check --no-build-isolatio
 OTHER_PYTHONS := 3.10 3.12 3.13
 SECONDS_EACH = $(or $(SECONDS),60)
 N ?= 10000
+# By one name everywhere, so that ccache knows what the preset compiled when pip builds it again: left alone, pip takes
+# the compiler by the name that Python was built with.
+ifeq ($(origin CC) $(origin CXX),default default)
+export CC := cc
+export CXX := c++
+endif
 
 .PHONY: help
 help:  ## what can be made
