@@ -9,6 +9,7 @@ shift || true
 targets=("$@")
 ((${#targets[@]})) || targets=(npy npz zip safetensors pickle pt journal)
 
+tools/install.sh clang-19 libclang-rt-19-dev
 build=build/fuzz
 cmake --preset fuzz >/dev/null
 nice ninja -C $build "${targets[@]/%/_fuzz}" >/dev/null

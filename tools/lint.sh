@@ -9,18 +9,8 @@ cd "$(dirname "$0")/.."
 what=${1:-all}
 RUFF=ruff==0.17.4
 
-needs() {
-  if ! command -v "$1" >/dev/null; then
-    echo "==> installing $1"
-    local sudo=""
-    [ "$(id -u)" = 0 ] || sudo=sudo
-    $sudo apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "$1" >/dev/null
-  fi
-}
-
 if [ "$what" != tidy ]; then
-  needs clang-format-19
+  tools/install.sh clang-format-19
   [ "$(.venv/bin/python -m ruff --version 2>/dev/null)" = "${RUFF/==/ }" ] ||
     .venv/bin/python -m pip install -q --disable-pip-version-check "$RUFF"
   mapfile -t sources < <(git ls-files '*.cpp' '*.hpp' '*.c' '*.h')
@@ -36,10 +26,10 @@ if [ "$what" != tidy ]; then
 fi
 
 if [ "$what" != style ]; then
-  needs clang-tidy-19
+  tools/install.sh clang-tidy-19
   cmake --preset debug >/dev/null
   mapfile -t sources < <(git ls-files 'src/*.cpp' | grep -Ev '_(test|fuzz)\.cpp$')
-  echo "==> clang-tidy: ${#sources[@]} files, some 15 minutes on two cores"
+  echo "==> clang-tidy: ${#sources[@]} files, some ten minutes on two cores"
   printf '%s\n' "${sources[@]}" |
     xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/debug --quiet --warnings-as-errors='*' \
       2> >(grep -vE '^[0-9]+ warnings? generated' >&2)

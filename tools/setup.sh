@@ -25,20 +25,6 @@ find_python() {  # a Python of that version: on PATH, or one that pyenv keeps
   done
 }
 
-install_packages() {
-  local missing=()
-  for package in "$@"; do
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
-  done
-  if ((${#missing[@]})); then
-    say "installing Debian packages: ${missing[*]}"
-    local sudo=""
-    [ "$(id -u)" = 0 ] || sudo=sudo
-    $sudo apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-  fi
-}
-
 make_venv() {  # folder, interpreter, packages...: skipped when the same was installed before
   local folder=$1 interpreter=$2 stamp
   shift 2
@@ -53,13 +39,13 @@ make_venv() {  # folder, interpreter, packages...: skipped when the same was ins
 }
 
 if [ $# -eq 0 ]; then
-  command -v dpkg-query >/dev/null && install_packages "${PACKAGES[@]}"
+  tools/install.sh "${PACKAGES[@]}"
   python=$(find_python 3.11)
   if [ -z "$python" ]; then
-    install_packages python3-dev python3-venv
+    tools/install.sh python3-dev python3-venv
     python=$(find_python 3.11)
   fi
-  [ "$python" != /usr/bin/python3.11 ] || install_packages python3-dev python3-venv
+  [ "$python" != /usr/bin/python3.11 ] || tools/install.sh python3-dev python3-venv
   make_venv .venv "${python:?needs Python 3.11 with its venv module}" \
     "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}" "${TORCH_REQUIREMENTS[@]}"
 else
