@@ -202,7 +202,11 @@ def test_multihead_attention_with_a_fully_masked_row(tmp_path):
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.norm, self.mha, self.head = nn.LayerNorm(8), nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 2)
+            self.norm, self.mha, self.head = (
+                nn.LayerNorm(8),
+                nn.MultiheadAttention(8, 2, batch_first=True),
+                nn.Linear(8, 2),
+            )
 
         def forward(self, x, padding):
             x = self.norm(x)

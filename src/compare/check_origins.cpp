@@ -167,8 +167,8 @@ int OriginTracer::add_chain(const Value& value, int blamed, Reason reason, int i
   Chain chain{.origin = value.id, .rank = lane_.rank, .blamed = blamed, .reason = reason};
   std::size_t size = 0;
   for (const EventId event : {frame.gradient, frame.last_output, frame.inputs[0], frame.inputs[1], frame.inputs[2]})
-    if (event != kNoEvent && event != value.id && size < chain.before.size() &&
-        (event != frame.gradient || is_gradient(value.io)))
+    if (event != kNoEvent && event != value.id && size < chain.before.size() && reason != Reason::Data &&
+        reason != Reason::Outside && (event != frame.gradient || is_gradient(value.io)))
       chain.before[size++] = event;
   if (!frame.masks.empty()) chain.mask = lane_.masks[static_cast<std::size_t>(frame.masks.front())].event;
   chain.has_nan = value.nan > 0;
@@ -198,6 +198,11 @@ int OriginTracer::make_ill(int id) {
   return id;
 }
 
+std::string OriginTracer::say_on_way(const Value& value) {
+  const char* kind = value.nan > 0 ? "NaN" : value.pos_inf > 0 ? "+Inf" : "-Inf";
+  return value.event.name + " (" + kind + ")";
+}
+
 // An ill value that follows from a chain.
 int OriginTracer::follow(int id, const Value& value) {
   id = make_ill(id);
@@ -209,8 +214,7 @@ int OriginTracer::follow(int id, const Value& value) {
   if (value.io == Io::Grad && chain.gradient_step < 0) chain.gradient_step = value.event.step;
   constexpr std::size_t kMostPlaces = 6;
   if (chain.way.size() < kMostPlaces && value.io != Io::Input) {
-    const char* kind = value.nan > 0 ? "NaN" : value.pos_inf > 0 ? "+Inf" : "-Inf";
-    std::string place = value.event.name + " (" + kind + ")";
+    std::string place = say_on_way(value);
     if (std::find(chain.way.begin(), chain.way.end(), place) == chain.way.end()) chain.way.push_back(std::move(place));
   }
   return id;

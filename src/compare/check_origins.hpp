@@ -149,6 +149,7 @@ class OriginTracer {
 
   int add_chain(const Value& value, int blamed, Reason reason, int frame);
   int make_ill(int chain);
+  static std::string say_on_way(const Value& value);
   int follow(int chain, const Value& value);
   int blame(const Value& value, int blamed, Reason reason, int frame);
   void move_origin(int chain, const Value& value, int blamed, int frame);

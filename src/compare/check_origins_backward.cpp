@@ -78,7 +78,7 @@ void OriginTracer::move_origin(int id, const Value& value, int blamed, int aroun
   const auto known = lane_.known.find(inner.root + '\n' + inner.name);
   if (known != lane_.known.end() && known->second.chain == id) lane_.known.erase(known);
   ++chain.after;
-  chain.way.insert(chain.way.begin(), inner.name);
+  chain.way.insert(chain.way.begin(), say_on_way(value_of(chain.origin, inner)));
   const int moved = add_chain(value, blamed, Reason::GradientCode, around);
   Chain& to = chains_[static_cast<std::size_t>(id)];
   to.origin = value.id;
