@@ -32,6 +32,7 @@ inline constexpr std::string_view kClosedNote = "closed";        // the last eve
 inline constexpr std::string_view kRepairedNote = "repaired";    // the last event of one that repair() closed
 inline constexpr std::string_view kBudgetNote = "budget";        // RunOptions::max_bytes is used up
 inline constexpr std::string_view kExceptionNote = "exception";  // the program ended by an exception
+inline constexpr std::string_view kSignalNote = "signal";        // the program was ended by a signal
 inline constexpr std::string_view kNotSeenNote = "not_seen";     // something could not be observed
 inline constexpr std::string_view kByPartsNote = "by_parts";     // a tensor without plain bytes, recorded by its parts
 inline constexpr std::string_view kRecomputedNote = "recomputed";  // an activation checkpoint's second forward
@@ -39,6 +40,9 @@ inline constexpr std::string_view kOutOfSyncNote = "out_of_sync";  // tensors in
 // Settings in force (phase init).
 inline constexpr std::array<std::string_view, 5> kSettingNotes{"seeds", "determinism", "precision", "threads",
                                                                "versions"};
+
+// Why events were dropped (the name of an event of kind Dropped), where the user set that limit.
+inline constexpr std::string_view kWatchLimit = "watch: max_changes reached";
 
 // Names of tensors that follow from another's: a parameter's gradient "fc.weight.grad", and an input as the call that
 // changed it in place left it, "fc.input.0.after".
@@ -95,6 +99,7 @@ struct TensorRecord {
   Stats stats;
   std::optional<BlobRef> blob;  // absent where only statistics were kept, or the bytes lie in `file`
   std::string file;             // a tensor file of the run folder (.pt, .npy) that holds it; empty: none
+  bool is_cut = false;          // its bytes were left out because RunOptions::max_bytes was used up
 
   bool has_bytes() const noexcept { return blob.has_value() || !file.empty(); }
 };

@@ -14,12 +14,27 @@
 
 namespace tenscope {
 
-// Damage or a gap found while reading; reading goes on after it.
+// Damage: what is there is not what was written. Loss: what should be there is not.
+enum class ProblemKind : std::uint8_t { Damage, Loss };
+
+// Damage, a gap or a loss found while reading; reading goes on after it.
 struct Problem {
   std::filesystem::path file;
   std::uint64_t offset = 0;
   std::string reason;
+  ProblemKind kind = ProblemKind::Damage;
 };
+
+// What a writer did not keep, by reason. Everything else of the run is there.
+struct Loss {
+  std::string writer;         // its folder, "rank-0"
+  std::uint64_t events = 0;   // that were not recorded, or are no longer there
+  std::uint64_t tensors = 0;  // whose event is there, but not the bytes
+  std::string reason;         // "no space", "budget", ...
+  bool is_limit = false;      // a limit that the user set was reached (max_bytes, watch's max_changes): no trouble
+  bool is_exact = true;       // false: the writer crashed, and may have lost more than it had said
+};
+std::string to_string(const Loss& loss);  // "rank-0: 15 events were lost: no space"
 
 // One folder of a run: who wrote it and how it ended.
 struct WriterInfo {
@@ -29,7 +44,19 @@ struct WriterInfo {
   bool repaired = false;  // its writer crashed, and repair() closed the journal
   bool running = false;   // its writer was alive when the Reader was opened
   std::uint64_t event_count = 0;
+  std::uint64_t dropped = 0;      // events that it could not record, as far as it could say so
+  std::string exception;          // class of the exception, or name of the signal, that ended it; empty: none
+  std::string exception_message;  // where it is known
+
+  bool failed() const noexcept { return !exception.empty(); }
 };
+
+enum class RunState : std::uint8_t { Empty, Closed, Repaired, Running, Failed, Crashed };
+
+// How a run stands: of all its writers, the one to worry about most. Empty: there is none.
+RunState run_state(std::span<const WriterInfo> writers) noexcept;
+std::string_view to_string(RunState state) noexcept;          // "empty", "closed", ...
+std::string state_text(std::span<const WriterInfo> writers);  // the same, with the reason: "failed (ValueError)"
 
 // An event's place in a Reader: index into events in the order (writer, seq).
 using EventId = std::uint32_t;
@@ -67,7 +94,8 @@ class Reader {
   const std::filesystem::path& path() const noexcept;
   std::string_view run_json() const noexcept;  // the text of run.json
   std::span<const WriterInfo> writers() const noexcept;
-  std::span<const Problem> problems() const noexcept;
+  std::span<const Problem> problems() const noexcept;  // damage, and losses that no limit asked for
+  const std::vector<Loss>& losses() const noexcept;    // all of them, also those within a limit that the user set
 
   std::size_t event_count() const noexcept;
   Event event(EventId id) const;  // the whole event, copied out. Throws Corrupt, Io

@@ -86,8 +86,9 @@ class Run {
   std::shared_ptr<Impl> impl_;
 };
 
-// From now on SIGTERM closes every open run of this process in order before it ends the process as usual. Returns false
-// and does nothing where the program handles or ignores SIGTERM itself. Starts a thread that sleeps.
+// From now on SIGTERM closes every open run of this process in order before it ends the process as usual, also while its
+// other threads are stuck. Returns false and does nothing where the program handles or ignores SIGTERM itself; a handler
+// that it sets later replaces this. Starts a thread that sleeps; a fork ends it, and the next record starts it again.
 bool close_runs_on_sigterm();
 
 }  // namespace tenscope

@@ -68,6 +68,7 @@ bool is_strict(const Run& run) {
 void count_dropped(Run& run, const std::string& warning) {
   auto live = share(run);
   if (!live || live->dropped++ == 0) warn_later(warning);
+  run.record({.kind = EventKind::Dropped, .name = "a value could not be read"}, EventValue(std::int64_t{1}));
 }
 
 void warn_later(const std::string& message) noexcept {

@@ -124,9 +124,20 @@ void bind_values(nb::module_& m) {
       .def_ro("file", &Problem::file)
       .def_ro("offset", &Problem::offset)
       .def_ro("reason", &Problem::reason)
+      .def_prop_ro("is_loss", [](const Problem& p) { return p.kind == ProblemKind::Loss; })
       .def("__repr__", [](const Problem& p) {
         return "<Problem: " + p.reason + ", at byte " + std::to_string(p.offset) + " of " + p.file.string() + ">";
       });
+
+  nb::class_<Loss>(m, "Loss", "What a writer did not keep, by reason.")
+      .def_ro("writer", &Loss::writer)
+      .def_ro("events", &Loss::events)
+      .def_ro("tensors", &Loss::tensors)
+      .def_ro("reason", &Loss::reason)
+      .def_ro("is_limit", &Loss::is_limit)
+      .def_ro("is_exact", &Loss::is_exact)
+      .def("__str__", [](const Loss& loss) { return to_string(loss); })
+      .def("__repr__", [](const Loss& loss) { return "<Loss: " + to_string(loss) + ">"; });
 
   nb::class_<WriterInfo>(m, "WriterInfo", "One folder of a run: who wrote it and how it ended.")
       .def_ro("folder", &WriterInfo::folder)
@@ -134,7 +145,11 @@ void bind_values(nb::module_& m) {
       .def_ro("closed", &WriterInfo::closed)
       .def_ro("repaired", &WriterInfo::repaired)
       .def_ro("running", &WriterInfo::running)
-      .def_ro("event_count", &WriterInfo::event_count);
+      .def_ro("event_count", &WriterInfo::event_count)
+      .def_ro("dropped", &WriterInfo::dropped)
+      .def_ro("exception", &WriterInfo::exception)
+      .def_ro("exception_message", &WriterInfo::exception_message)
+      .def_prop_ro("failed", &WriterInfo::failed);
 }
 
 // The words of event.hpp that Python writes.
@@ -142,8 +157,8 @@ void bind_words(nb::module_& m) {
   nb::list ios, phases, notes;
   for (int i = 1; i < static_cast<int>(Io::Other); ++i) ios.append(to_string(static_cast<Io>(i)));
   for (int i = 1; i < static_cast<int>(Phase::Other); ++i) phases.append(to_string(static_cast<Phase>(i)));
-  for (const std::string_view note : {kClosedNote, kRepairedNote, kBudgetNote, kExceptionNote, kNotSeenNote,
-                                      kByPartsNote, kRecomputedNote, kOutOfSyncNote})
+  for (const std::string_view note : {kClosedNote, kRepairedNote, kBudgetNote, kExceptionNote, kSignalNote,
+                                      kNotSeenNote, kByPartsNote, kRecomputedNote, kOutOfSyncNote})
     notes.append(note);
   for (const std::string_view note : kSettingNotes) notes.append(note);
   m.attr("IO_WORDS") = nb::tuple(ios);
@@ -174,6 +189,7 @@ void init_reader(nb::module_& m) {
       .def_prop_ro("run_json", &Reader::run_json)
       .def_prop_ro("writers", [](const Reader& r) { return std::vector(r.writers().begin(), r.writers().end()); })
       .def_prop_ro("problems", [](const Reader& r) { return std::vector(r.problems().begin(), r.problems().end()); })
+      .def_prop_ro("losses", &Reader::losses)
       .def("__len__", &Reader::event_count)
       .def("event", &Reader::event, "id"_a)
       .def(
@@ -194,6 +210,9 @@ void init_reader(nb::module_& m) {
       .def("steps", &Reader::steps, "name"_a = "")
       .def("bytes", &tensor_bytes, "id"_a, "A tensor's bytes, zero-copy and read-only.");
 
+  m.def(
+      "state_text", [](const std::vector<WriterInfo>& writers) { return state_text(writers); }, "writers"_a,
+      "How a run stands: running, closed, failed (ValueError), crashed, repaired or empty.");
   m.def("list_runs", &list_runs, "folder"_a, "All runs below a folder, oldest first.");
   m.def("verify", &verify, "run"_a, nb::call_guard<nb::gil_scoped_release>(),
         "Checks every checksum and fingerprint of a run; returns the problems.");

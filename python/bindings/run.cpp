@@ -270,4 +270,6 @@ void init_run(nb::module_& m) {
         if (Run* run = current_run()) run->disable();
       },
       "Stops recording until enable().");
+  m.def("close_runs_on_sigterm", &close_runs_on_sigterm, nb::call_guard<nb::gil_scoped_release>(),
+        "From now on SIGTERM closes open runs before it ends the process; False where the program handles it itself.");
 }

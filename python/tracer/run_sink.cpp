@@ -61,7 +61,7 @@ void record_left_out(const CallLog& log) {
   if (!run || !run->enabled()) return;
   EventInfo info;
   info.kind = EventKind::Dropped;
-  info.name = "watch: max_changes reached";
+  info.name = kWatchLimit;
   info.scope = log.info->function;
   record_value(*run, info, EventValue(log.left_out));
   PyErr_Clear();

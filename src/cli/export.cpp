@@ -40,37 +40,49 @@ bool is_wanted(const Reader& reader, EventId id, bool is_hdf5) {
   return reader.is_tensor(id) || (is_hdf5 && (kind == EventKind::Value || kind == EventKind::Change));
 }
 
-// False where only statistics were kept, or the bytes were dropped since.
-bool has_bytes(const Reader& reader, EventId id) {
+// Why a value cannot be exported; empty where it can.
+std::string why_left_out(const Reader& reader, EventId id) {
+  if (!reader.is_tensor(id)) {
+    const EventValue value = reader.event(id).value;
+    const bool is_nothing =
+        std::holds_alternative<std::monostate>(value) || std::holds_alternative<std::nullptr_t>(value);
+    return is_nothing ? "it is None or empty, for which the format has no room" : "";
+  }
   try {
     reader.tensor(id);
-    return true;
+    return "";
   } catch (const Error& error) {
     if (error.code() != ErrorCode::NotFound) throw;
-    return false;
   }
+  const auto record = std::get<TensorRecord>(reader.event(id).value);
+  if (record.is_cut) return "the budget was used up, and only statistics were kept";
+  return record.has_bytes() ? "the file with its bytes is no longer there" : "only statistics were kept, not its bytes";
 }
 
+struct Selection {
+  std::vector<Selected> items;
+  std::map<std::string, std::size_t> left_out;  // by reason
+};
+
 // Keys are names where each name comes once, else name@step#call, with the writer in front where there are several.
-std::vector<Selected> select(const Reader& reader, const ExportOptions& options) {
+Selection select(const Reader& reader, const ExportOptions& options) {
   const StepRange steps = options.steps.empty() ? StepRange{} : parse_step_range(options.steps);
-  std::vector<Selected> result;
+  Selection selection;
+  std::vector<Selected>& result = selection.items;
   std::set<std::string_view> names;
   std::set<std::size_t> writers;
-  std::size_t without_bytes = 0;
   for (const EventId id : reader.find({.name = options.name, .call = options.call, .rank = options.rank})) {
     if (!is_wanted(reader, id, is_hdf5_format(options.out)) || !steps.contains(reader.step(id))) continue;
-    if (reader.is_tensor(id) && !has_bytes(reader, id)) {
-      ++without_bytes;
+    if (const std::string why = why_left_out(reader, id); !why.empty()) {
+      ++selection.left_out[why];
       continue;
     }
     result.push_back({id, ""});
     names.insert(reader.name(id));
     writers.insert(reader.writer_index(id));
   }
-  if (without_bytes > 0)
-    fmt::print(stderr, "tenscope: {} tensor{} left out: only statistics were kept of them, not their bytes\n",
-               without_bytes, without_bytes == 1 ? "" : "s");
+  for (const auto& [why, count] : selection.left_out)
+    fmt::print(stderr, "tenscope: {} value{} left out: {}\n", count, count == 1 ? "" : "s", why);
   if (result.empty()) {
     if (!options.name.empty()) find_name(reader, options.name);
     throw Error(ErrorCode::NotFound, fmt::format("no tensor matches: {}", reader.path().string()));
@@ -84,7 +96,7 @@ std::vector<Selected> select(const Reader& reader, const ExportOptions& options)
     if (writers.size() > 1) selected.key = reader.writers()[reader.writer_index(id)].folder + "/" + selected.key;
     if (const int count = repeated[selected.key]++; count > 0) selected.key += fmt::format("~{}", count);
   }
-  return result;
+  return selection;
 }
 
 bool is_numpy_format(const fs::path& path) { return path.extension() == ".npy" || path.extension() == ".npz"; }
@@ -128,7 +140,7 @@ Tensor make_tensor(const TensorData& data, const fs::path& out) {
 std::string file_name(std::string key) {
   std::replace_if(key.begin(), key.end(), [](char c) { return c == '/' || c == '\0'; }, '_');
   constexpr std::size_t kLongest = 200;
-  return key.substr(0, kLongest) + ".npy";
+  return key.substr(0, kLongest);
 }
 
 std::vector<fs::path> write_files(const Reader& reader, const std::vector<Selected>& selected, const fs::path& out,
@@ -164,8 +176,11 @@ std::vector<fs::path> write_files(const Reader& reader, const std::vector<Select
   }
   fs::create_directories(out);
   std::vector<fs::path> files;
+  std::map<std::string, int> repeated;  // a long name is cut, and a slash is replaced: two may become one
   for (const Selected& item : selected) {
-    files.push_back(out / file_name(item.key));
+    std::string name = file_name(item.key);
+    const int count = repeated[name]++;
+    files.push_back(out / (count == 0 ? name + ".npy" : fmt::format("{}~{}.npy", name, count)));
     save(files.back(), make_tensor(reader.tensor(item.id), files.back()));
   }
   return files;
@@ -186,7 +201,8 @@ Action prepare_export(CLI::App& app) {
   return [options](const Output& output) {
     const Reader reader = open_run(options->run);
     warn_of_problems(reader);
-    const std::vector<Selected> selected = select(reader, *options);
+    const Selection selection = select(reader, *options);
+    const std::vector<Selected>& selected = selection.items;
     const std::vector<fs::path> files = write_files(reader, selected, options->out, options->hdf5);
     if (output.json) {
       std::string text;
@@ -195,7 +211,9 @@ Action prepare_export(CLI::App& app) {
       for (const fs::path& file : files) json.text(file.string());
       json.end_array().key("keys").begin_array();
       for (const Selected& item : selected) json.text(item.key);
-      json.end_array().end_object();
+      json.end_array().key("left_out").begin_object();
+      for (const auto& [why, count] : selection.left_out) json.key(why).number(static_cast<std::uint64_t>(count));
+      json.end_object().end_object();
       fmt::print("{}\n", text);
     } else {
       const std::string_view what = is_hdf5_format(options->out) ? "value" : "tensor";

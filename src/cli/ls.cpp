@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
 
@@ -31,14 +32,24 @@ std::int64_t started_ns(const Reader& reader) {
   return started;
 }
 
-Tone state_tone(std::string_view state) {
-  return state == "crashed" ? Tone::Red : state == "running" ? Tone::Green : Tone::Plain;
+// "closed", "failed (ValueError)", "closed, 15 events lost".
+Cell state_cell(const Reader& reader) {
+  const RunState state = run_state(reader.writers());
+  const bool is_bad = state == RunState::Crashed || state == RunState::Failed || !reader.problems().empty();
+  return Cell(state_text(reader.writers()) + condition_of(reader), is_bad                       ? Tone::Red
+                                                                   : state == RunState::Running ? Tone::Green
+                                                                                                : Tone::Plain);
 }
 
 void write_run(JsonWriter& json, const Reader& reader) {
   json.key("path").text(reader.path().string()).key("started_ns").number(started_ns(reader));
   json.key("events").number(static_cast<std::uint64_t>(reader.event_count()));
-  json.key("size_bytes").number(size_on_disk(reader.path())).key("state").text(state_of(reader));
+  json.key("size_bytes").number(size_on_disk(reader.path())).key("state");
+  json.text(to_string(run_state(reader.writers()))).key("exception");
+  const auto failed = std::find_if(reader.writers().begin(), reader.writers().end(),
+                                   [](const WriterInfo& writer) { return writer.failed(); });
+  failed == reader.writers().end() ? json.null() : json.text(failed->exception);
+  write_losses(json, reader);
   json.key("problems").number(static_cast<std::uint64_t>(reader.problems().size()));
 }
 
@@ -50,11 +61,8 @@ int list_all(const std::vector<std::filesystem::path>& runs, const Output& outpu
   for (const auto& run : runs) {
     try {
       const Reader reader(run);
-      const std::string_view state = state_of(reader);
       table.add({run.string(), time_text(started_ns(reader)), std::to_string(reader.event_count()),
-                 bytes_text(size_on_disk(run)),
-                 reader.problems().empty() ? Cell(std::string(state), state_tone(state))
-                                           : Cell(fmt::format("{}, damaged", state), Tone::Red)});
+                 bytes_text(size_on_disk(run)), state_cell(reader)});
       json.begin_object();
       write_run(json, reader);
       json.end_object();
@@ -178,7 +186,11 @@ int list_one(const Reader& reader, const std::string& pattern, const Output& out
           .boolean(writer.repaired)
           .key("running")
           .boolean(writer.running)
-          .end_object();
+          .key("dropped")
+          .number(writer.dropped)
+          .key("exception");
+      writer.failed() ? json.text(writer.exception) : json.null();
+      json.end_object();
     }
     json.end_array().key("names").begin_array();
     for (const NameSummary& summary : summaries) write_name(json, reader, summary);
@@ -187,11 +199,11 @@ int list_one(const Reader& reader, const std::string& pattern, const Output& out
     return kFine;
   }
   warn_of_problems(reader);
-  const std::string_view state = state_of(reader);
+  const Cell state = state_cell(reader);
   fmt::print("{}  {}  {} events from {} writer{}  {}  {}\n\n", toned(reader.path().string(), Tone::Bold, output.color),
              time_text(started_ns(reader)), reader.event_count(), reader.writers().size(),
              reader.writers().size() == 1 ? "" : "s", bytes_text(size_on_disk(reader.path())),
-             toned(state, state_tone(state), output.color));
+             toned(state.text, state.tone, output.color));
   Table table({{"name"},
                {"dtype"},
                {"shape or value"},

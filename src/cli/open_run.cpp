@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "core/glob.hpp"
+#include "core/json_writer.hpp"
 #include "core/suggest.hpp"
 #include "tenscope/error.hpp"
 
@@ -50,24 +51,14 @@ std::string find_name(const Reader& reader, const std::string& pattern) {
   }
   if (matches.size() == 1) return matches.front();
   if (matches.empty()) {
-    throw Error(ErrorCode::NotFound, fmt::format("there is no '{}' in the run{}: {}", pattern,
-                                                 did_you_mean(pattern, names), reader.path().string()));
+    throw Error(ErrorCode::NotFound,
+                fmt::format("there is no '{}' in the run{}: {}{}", pattern, did_you_mean(pattern, names),
+                            reader.path().string(), losses_hint(reader)));
   }
   std::string list;
   for (std::size_t i = 0; i < std::min<std::size_t>(5, matches.size()); ++i) list += (i > 0 ? ", " : "") + matches[i];
   throw Error(ErrorCode::InvalidArgument, fmt::format("'{}' matches {} names: {}{}", pattern, matches.size(), list,
                                                       matches.size() > 5 ? ", ..." : ""));
-}
-
-std::string_view state_of(const Reader& reader) {
-  bool is_running = false, is_crashed = false, is_repaired = false;
-  for (const WriterInfo& writer : reader.writers()) {
-    is_running |= writer.running;
-    is_crashed |= !writer.running && !writer.closed && !writer.repaired;
-    is_repaired |= writer.repaired;
-  }
-  if (reader.writers().empty()) return "empty";
-  return is_crashed ? "crashed" : is_running ? "running" : is_repaired ? "repaired" : "closed";
 }
 
 std::uint64_t size_on_disk(const fs::path& run) {
@@ -80,12 +71,68 @@ std::uint64_t size_on_disk(const fs::path& run) {
   return total;
 }
 
+std::string condition_of(const Reader& reader) {
+  std::string text;
+  if (count_damage(reader) > 0) text += ", damaged";
+  std::uint64_t events = 0, tensors = 0;
+  bool is_exact = true, is_limited = false, has_lost = false;
+  for (const Loss& loss : reader.losses()) {
+    is_limited |= loss.is_limit;
+    if (loss.is_limit) continue;
+    has_lost = true;
+    events += loss.events;
+    tensors += loss.tensors;
+    is_exact &= loss.is_exact;
+  }
+  if (events > 0)
+    text += fmt::format(", {}{} event{} lost", is_exact ? "" : "at least ", events, events == 1 ? "" : "s");
+  if (tensors > 0) text += fmt::format(", bytes of {} tensor{} lost", tensors, tensors == 1 ? "" : "s");
+  if (has_lost && events + tensors == 0) text += ", a rank is missing";
+  if (is_limited) text += ", limited";
+  return text;
+}
+
+std::size_t count_damage(const Reader& reader) {
+  return static_cast<std::size_t>(
+      std::count_if(reader.problems().begin(), reader.problems().end(),
+                    [](const Problem& problem) { return problem.kind == ProblemKind::Damage; }));
+}
+
+void write_losses(JsonWriter& json, const Reader& reader) {
+  json.key("losses").begin_array();
+  for (const Loss& loss : reader.losses()) {
+    json.begin_object().key("writer").text(loss.writer).key("events").number(loss.events);
+    json.key("tensors").number(loss.tensors).key("reason").text(loss.reason);
+    json.key("limit").boolean(loss.is_limit).key("exact").boolean(loss.is_exact).end_object();
+  }
+  json.end_array();
+}
+
 void warn_of_problems(const Reader& reader) {
-  if (reader.problems().empty()) return;
-  const Problem& first = reader.problems().front();
-  fmt::print(stderr,
-             "tenscope: the run is damaged in {} place{}, shown is what is whole; tenscope verify tells all: {}: {}\n",
-             reader.problems().size(), reader.problems().size() == 1 ? "" : "s", first.reason, first.file.string());
+  if (const std::size_t damaged = count_damage(reader); damaged > 0) {
+    const Problem& first = *std::find_if(reader.problems().begin(), reader.problems().end(),
+                                         [](const Problem& problem) { return problem.kind == ProblemKind::Damage; });
+    fmt::print(
+        stderr,
+        "tenscope: the run is damaged in {} place{}, shown is what is whole; tenscope verify tells all: {}: {}\n",
+        damaged, damaged == 1 ? "" : "s", first.reason, first.file.string());
+  }
+  for (const Loss& loss : reader.losses())
+    fmt::print(stderr, "tenscope: the run is not complete: {}\n", to_string(loss));
+  for (const WriterInfo& writer : reader.writers()) {
+    if (writer.running)
+      fmt::print(stderr, "tenscope: {} is still being written: shown is what there is so far\n", writer.folder);
+    else if (!writer.closed && !writer.repaired)
+      fmt::print(stderr, "tenscope: {} ends in a crash: its last events may be missing\n", writer.folder);
+  }
+  if (reader.writers().empty()) fmt::print(stderr, "tenscope: the run is empty: no process recorded anything\n");
+}
+
+std::string losses_hint(const Reader& reader) {
+  std::string text;
+  for (const Loss& loss : reader.losses())
+    if (loss.events > 0 || loss.tensors == 0) text += "; " + to_string(loss);
+  return text;
 }
 
 StepRange parse_step_range(const std::string& text) {

@@ -7,6 +7,10 @@
 
 #include "tenscope/reader.hpp"
 
+namespace tenscope {
+class JsonWriter;
+}
+
 namespace tenscope::cli {
 
 // The run that a user means: a path, or a name below runs/. Throws NotFound with a suggestion.
@@ -21,12 +25,17 @@ std::string default_runs();
 // suggestion.
 std::string find_name(const Reader& reader, const std::string& pattern);
 
-// "closed", "running", "crashed", "repaired", "empty": of all its writers, the one to worry about most.
-std::string_view state_of(const Reader& reader);
+// What is to be said behind its state: "", ", damaged", ", 15 events lost", ", limited" (a limit of the user's was
+// reached).
+std::string condition_of(const Reader& reader);
+std::size_t count_damage(const Reader& reader);
+void write_losses(JsonWriter& json, const Reader& reader);  // the key "losses"
+// For a message that something is not there: "; rank-0: 15 events were lost: no space". Empty where nothing was lost.
+std::string losses_hint(const Reader& reader);
 
 std::uint64_t size_on_disk(const std::filesystem::path& run);
 
-// Tells of damage found while reading on stderr, so that a listing with gaps is not taken for the whole.
+// Tells on stderr of damage, losses and a crash, so that a listing with gaps is not taken for the whole.
 void warn_of_problems(const Reader& reader);
 
 // "3", "2:5", ":5", "2:"; a stop is not included, as in Python. Throws InvalidArgument.

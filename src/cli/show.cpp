@@ -51,8 +51,8 @@ std::vector<EventId> find_events(const Reader& reader, const ShowOptions& option
   if (!ids.empty()) return ids;
   const auto steps = reader.steps(name);
   throw Error(ErrorCode::NotFound,
-              fmt::format("there is no '{}' with that step, call or rank; it has steps {} to {}: {}", name,
-                          steps.front(), steps.back(), reader.path().string()));
+              fmt::format("there is no '{}' with that step, call or rank; it has steps {} to {}: {}{}", name,
+                          steps.front(), steps.back(), reader.path().string(), losses_hint(reader)));
 }
 
 void write_event_head(JsonWriter& json, const Reader& reader, EventId id, const Event& event) {
@@ -83,7 +83,8 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
     slice.emplace(data->view, options.slice);
     if (!options.slice.empty()) record.stats = kernels::statistics(slice->view());
   } else if (!options.slice.empty()) {
-    throw Error(ErrorCode::NotFound, fmt::format("the bytes of '{}' were not kept, only its statistics", event.name));
+    throw Error(ErrorCode::NotFound, fmt::format("the bytes of '{}' were not kept, only its statistics{}", event.name,
+                                                 record.is_cut ? ": the budget of the run was used up" : ""));
   }
   const Histogram histogram = slice ? make_histogram(slice->view(), kBins) : Histogram{};
   if (output.json) {
@@ -114,7 +115,7 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
   if (!options.slice.empty()) fmt::print("slice [{}] {}\n", options.slice, shape_text(slice->view().shape));
   fmt::print("{}\n", statistics_text(record, output.color));
   if (!slice) {
-    fmt::print("its bytes were not kept\n");
+    fmt::print("its bytes were not kept{}\n", record.is_cut ? ": the budget of the run was used up" : "");
     return kFine;
   }
   fmt::print("{}\n", array_text(slice->view()));

@@ -45,12 +45,15 @@ Action prepare_verify(CLI::App& app) {
           store::verify(run, output.progress ? progress_bar(run.filename().string()) : nullptr);
       if (output.progress) fmt::print(stderr, "\r\033[K");
       is_fine &= problems.empty();
+      const Reader reader(run);
       json.begin_object().key("path").text(run.string()).key("problems").begin_array();
       for (const Problem& problem : problems) {
         json.begin_object().key("file").text(problem.file.string()).key("offset").number(problem.offset);
         json.key("reason").text(problem.reason).end_object();
       }
-      json.end_array().end_object();
+      json.end_array();
+      write_losses(json, reader);
+      json.end_object();
       if (output.json) continue;
       fmt::print("{}: {}\n", run.string(),
                  problems.empty() ? toned("every checksum and fingerprint is right", Tone::Green, output.color)
@@ -59,6 +62,8 @@ Action prepare_verify(CLI::App& app) {
       for (const Problem& problem : problems) {
         fmt::print("  {} at {}: {}\n", problem.file.lexically_proximate(run).string(), problem.offset, problem.reason);
       }
+      for (const Loss& loss : reader.losses())
+        if (loss.is_limit) fmt::print("  no damage, but a limit that was set: {}\n", to_string(loss));
     }
     json.end_array().end_object();
     if (output.json) fmt::print("{}\n", text);

@@ -232,7 +232,7 @@ void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, 
 }
 
 void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, const TensorView& tensor,
-                  const Summary& summary, const std::optional<BlobRef>& blob) {
+                  const Summary& summary, const std::optional<BlobRef>& blob, bool is_cut) {
   put_info(out, info, thread);
   out.put(R"(,"tensor":{"dtype":")");
   out.put(to_string(tensor.dtype));
@@ -255,6 +255,8 @@ void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, 
     out.put(']');
   } else if (!info.file.empty()) {
     put_member(out, R"(,"file":")", info.file);
+  } else if (is_cut) {
+    put_member(out, R"(,"cut":")", kBudgetNote);
   }
   out.put('}');
 }

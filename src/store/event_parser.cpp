@@ -223,6 +223,8 @@ TensorRecord get_tensor(object json) {
       tensor.blob = get_blob(json_value);
     } else if (key == "file") {
       tensor.file = get_text(json_value, key);
+    } else if (key == "cut") {
+      tensor.is_cut = true;
     }
   }
   if (!has_dtype || !has_shape) refuse("tensor: it has no dtype or no shape");
@@ -235,18 +237,41 @@ TensorRecord get_tensor(object json) {
   return tensor;
 }
 
-// Only whether there is a NaN or an Inf: the counts stand in the statistics where they are not zero.
-bool tells_of_nonfinite(object json) {
+// Whether there is a NaN or an Inf: the counts stand in the statistics where they are not zero.
+bool tells_of_nonfinite(object stats) {
+  bool result = false;
+  for (auto statistic : stats) {
+    field count = unwrap(std::move(statistic), "stats");
+    const raw_json_string key = count.key();
+    result |= key == "nan" || key == "posinf" || key == "neginf";
+  }
+  return result;
+}
+
+// The first number of `at`; -1 where it is no list of numbers, which get_blob tells of.
+std::int64_t get_segment(value json) {
+  array numbers;
+  if (json.get_array().get(numbers)) return -1;
+  for (auto item : numbers) {
+    std::int64_t segment = -1;
+    return item.get_int64().get(segment) ? -1 : segment;
+  }
+  return -1;
+}
+
+void get_tensor_head(object json, EventHead& head) {
   for (auto member : json) {
     field entry = unwrap(std::move(member), "tensor");
-    if (entry.key() != "stats") continue;
-    for (auto statistic : unwrap(entry.value().get_object(), "stats")) {
-      field count = unwrap(std::move(statistic), "stats");
-      const raw_json_string key = count.key();
-      if (key == "nan" || key == "posinf" || key == "neginf") return true;
-    }
+    const raw_json_string key = entry.key();
+    if (key == "stats")
+      head.has_nonfinite = tells_of_nonfinite(unwrap(entry.value().get_object(), "stats"));
+    else if (key == "at")
+      head.segment = get_segment(entry.value());
+    else if (key == "file")
+      head.has_file = true;
+    else if (key == "cut")
+      head.is_cut = true;
   }
-  return false;
 }
 
 // A word that is not known (of a later version, or a program's own) is kept as it stands.
@@ -282,7 +307,7 @@ void EventParser::parse_head(std::string_view line, EventHead& head) {
       head.call = get_int(entry.value(), "call");
     } else if (key == "tensor") {
       head.is_tensor = true;
-      head.has_nonfinite = tells_of_nonfinite(unwrap(entry.value().get_object(), "tensor"));
+      get_tensor_head(unwrap(entry.value().get_object(), "tensor"), head);
     }
   }
   if (!has_seq) refuse("line: it has no seq");

@@ -15,6 +15,9 @@ struct EventHead {
   EventKind kind = EventKind::Value;
   bool is_tensor = false;
   bool has_nonfinite = false;  // a tensor with NaN or Inf in it
+  bool has_file = false;       // a tensor in a file of its own
+  bool is_cut = false;         // a tensor whose bytes a budget left out
+  std::int64_t segment = -1;   // where a tensor's bytes lie; -1: nowhere
   std::int64_t step = 0;
   std::int64_t call = 0;
   std::string_view name;  // valid until the parser's next line

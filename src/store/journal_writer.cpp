@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kFirstChunk = 64 << 10;
 constexpr std::uint64_t kLargestChunk = 4 << 20;
-constexpr std::uint64_t kSpare = 4 << 10;  // kept back for reports (dropped) and the last word (closed)
+constexpr std::uint64_t kSpare = 8 << 10;  // kept back for reports (dropped) and the last word (closed)
 constexpr std::size_t kFrame = 96;         // all of a line but its body
 
 std::int64_t now_ns() noexcept {

@@ -100,8 +100,9 @@ class WriterRepair {
   }
 
   bool is_damaged() const {
-    return std::any_of(reader_.problems().begin(), reader_.problems().end(),
-                       [&](const Problem& problem) { return problem.file.parent_path() == folder_; });
+    return std::any_of(reader_.problems().begin(), reader_.problems().end(), [&](const Problem& problem) {
+      return problem.kind == ProblemKind::Damage && problem.file.parent_path() == folder_;
+    });
   }
 
   TensorsBySegment collect_tensors() const {

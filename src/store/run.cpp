@@ -61,6 +61,7 @@ struct Run::Impl {
   std::atomic<bool> is_closed{false};
   std::atomic<std::int64_t> step{0};
   std::atomic<std::uint64_t> dropped{0};
+  std::array<std::atomic<std::uint64_t>, store::kTroubleCount> unsaid_drops{};  // while there is no journal to say them
   std::array<std::atomic<bool>, store::kTroubleCount> has_warned{};
 
   Impl(const std::filesystem::path& base, RunOptions given);
@@ -145,6 +146,9 @@ Writer& Run::Impl::open_writer() {
     current.retry_at = now + std::chrono::seconds(1);
     throw;
   }
+  for (std::size_t i = 0; i < unsaid_drops.size(); ++i)
+    for (auto count = unsaid_drops[i].exchange(0); count > 0; --count)
+      current.owner->count_dropped(static_cast<Trouble>(i));
   current.writer.store(current.owner.get(), std::memory_order_release);
   return *current.owner;
 }
@@ -177,12 +181,17 @@ void Run::Impl::warn(Trouble trouble, const std::string& message) {
 
 void Run::Impl::drop(Trouble trouble, const std::string& message) noexcept {
   ++dropped;
-  if (Writer* open = existing_writer()) open->count_dropped(trouble);
+  if (Writer* open = existing_writer())
+    open->count_dropped(trouble);
+  else
+    ++unsaid_drops[static_cast<std::size_t>(trouble)];
   if (!options.strict) warn(trouble, message);
 }
 
 template <class Action>
 Recorded Run::Impl::guarded(Action&& action) {
+  if (store::sigterm_thread_is_due.load(std::memory_order_relaxed)) [[unlikely]]
+    store::restart_sigterm_thread();
   try {
     return action(writer());
   } catch (const IoError& error) {
@@ -235,7 +244,7 @@ void list_run(const std::shared_ptr<Run::Impl>& impl) {
   open_runs().push_back(impl);
 }
 
-void close_runs() {
+void close_terminated_runs() {
   std::vector<std::shared_ptr<Run::Impl>> runs;
   {
     const auto guard = ForkGuard::lock();
@@ -243,7 +252,12 @@ void close_runs() {
   }
   for (const auto& run : runs) {
     try {
-      if (run) run->close();
+      if (!run || run->is_closed) continue;
+      if (run->existing_writer() != nullptr)
+        run->guarded([](Writer& writer) {
+          return writer.record({.kind = EventKind::Note, .name = kSignalNote}, EventValue(std::string("SIGTERM")));
+        });
+      run->close();
     } catch (const std::exception&) {  // the process is about to end; the run is readable all the same
     }
   }
@@ -251,7 +265,7 @@ void close_runs() {
 
 }  // namespace
 
-bool close_runs_on_sigterm() { return store::at_sigterm(&close_runs); }
+bool close_runs_on_sigterm() { return store::at_sigterm(&close_terminated_runs); }
 
 Run::Run(const std::filesystem::path& base, RunOptions options)
     : impl_(std::make_shared<Impl>(base, std::move(options))) {

@@ -138,6 +138,7 @@ bool is_run(const fs::path& folder) {
   if (fs::exists(folder / kRunFile, error)) return true;
   for (const WriterFolder& writer : writer_folders(folder)) {
     if (fs::exists(writer.path / kJournalFile, error)) return true;
+    if (!journal_parts(writer.path).empty() || !segment_files(writer.path).empty()) return true;
   }
   return false;
 }
@@ -161,6 +162,9 @@ RunFile read_run_file(const fs::path& run) {
   }
   std::string_view keep;
   if (object["started_ns"].get_int64().get(result.started_ns)) fail("it has no number started_ns");
+  std::int64_t world_size = 1;
+  if (!object["world_size"].get_int64().get(world_size))
+    result.world_size = static_cast<int>(std::clamp<std::int64_t>(world_size, 1, std::numeric_limits<int>::max()));
   result.is_ring = !object["keep"].get_string().get(keep) && keep == "last";
   return result;
 }

@@ -48,6 +48,7 @@ struct RunFile {
   std::string text;
   std::int64_t started_ns = 0;
   bool is_ring = false;  // keep = last: dropped segments are no damage
+  int world_size = 1;    // how many ranks were expected
 };
 
 // Throws Version for a newer format, NotFound and Io; Corrupt where it is no JSON.

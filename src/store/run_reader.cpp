@@ -17,6 +17,7 @@
 #include "store/read_file.hpp"
 #include "store/run_folder.hpp"
 #include "store/tensor_storage.hpp"
+#include "store/writer_account.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/reader.hpp"
 
@@ -99,6 +100,7 @@ struct Reader::Impl {
   RunFile run_file;
   std::vector<WriterInfo> writers;
   std::vector<Problem> problems;
+  std::vector<Loss> losses;
   std::vector<Part> parts;
   std::vector<Row> rows;
   NameTable names;
@@ -107,9 +109,10 @@ struct Reader::Impl {
 
   void read_run_json();
   void read_writer(const WriterFolder& folder);
-  void read_part(Part& part, std::optional<std::uint64_t>& next_seq);
+  void read_part(Part& part, std::optional<std::uint64_t>& next_seq, WriterAccount& account);
   void add_line(std::string_view line, std::uint64_t offset, EventParser& parser,
-                std::optional<std::uint64_t>& next_seq);
+                std::optional<std::uint64_t>& next_seq, WriterAccount& account);
+  void find_missing_ranks();
   std::string_view line_of(const Row& row, Block& block) const;
   Event parse(EventId event) const;
 };
@@ -149,6 +152,7 @@ void Reader::Impl::read_writer(const WriterFolder& folder) {
   const std::size_t writer = writers.size() - 1;
   const std::size_t first_row = rows.size();
   std::optional<std::uint64_t> next_seq = run_file.is_ring ? std::nullopt : std::optional<std::uint64_t>(0);
+  WriterAccount account;
   for (const fs::path& part_path : journal_parts(folder.path)) {
     try {
       ReadFile file(part_path);
@@ -158,21 +162,35 @@ void Reader::Impl::read_writer(const WriterFolder& folder) {
       if (error.code() != ErrorCode::NotFound) problems.push_back({part_path, 0, error.what()});
       continue;  // the ring has dropped it
     }
-    read_part(parts.back(), next_seq);
+    read_part(parts.back(), next_seq, account);
   }
   if (current.is_open()) {
     parts.push_back({current_path, writer, std::move(current)});
-    read_part(parts.back(), next_seq);
+    read_part(parts.back(), next_seq, account);
   }
   WriterInfo& info = writers.back();
   info.event_count = rows.size() - first_row;
-  if (rows.size() > first_row && rows.back().kind == EventKind::Note) {
-    info.closed = names[rows.back().name] == kClosedNote;
-    info.repaired = names[rows.back().name] == kRepairedNote;
+  account.finish(folder.path, run_file.is_ring, info, losses, problems);
+}
+
+// A rank that should have taken part and has no folder: it never opened its run, or its folder was lost.
+void Reader::Impl::find_missing_ranks() {
+  std::set<int> ranks;
+  for (const WriterInfo& writer : writers) ranks.insert(writer.rank);
+  if (ranks.empty() || run_state(writers) == RunState::Running) return;
+  constexpr int kMostTold = 16;
+  int missing = 0;
+  for (int rank = 0; rank < run_file.world_size && missing < kMostTold; ++rank) {
+    if (ranks.contains(rank)) continue;
+    ++missing;
+    const std::string folder = fmt::format("rank-{}", rank);
+    losses.push_back({.writer = folder,
+                      .reason = fmt::format("there is no such folder, but {} ranks took part", run_file.world_size)});
+    problems.push_back({path / folder, 0, to_string(losses.back()), ProblemKind::Loss});
   }
 }
 
-void Reader::Impl::read_part(Part& part, std::optional<std::uint64_t>& next_seq) {
+void Reader::Impl::read_part(Part& part, std::optional<std::uint64_t>& next_seq, WriterAccount& account) {
   constexpr std::uint64_t kShortLine = 200;  // a guess that keeps the rows from being copied often
   try {
     rows.reserve(rows.size() + part.file.size() / kShortLine);
@@ -180,7 +198,7 @@ void Reader::Impl::read_part(Part& part, std::optional<std::uint64_t>& next_seq)
     EventParser parser;
     for (LineBatch batch; journal.next(batch);) {
       for (const LineRef& line : batch.lines) {
-        add_line(batch.text.substr(line.begin, line.size), batch.offset + line.begin, parser, next_seq);
+        add_line(batch.text.substr(line.begin, line.size), batch.offset + line.begin, parser, next_seq, account);
       }
     }
   } catch (const Error& error) {
@@ -190,7 +208,7 @@ void Reader::Impl::read_part(Part& part, std::optional<std::uint64_t>& next_seq)
 }
 
 void Reader::Impl::add_line(std::string_view line, std::uint64_t offset, EventParser& parser,
-                            std::optional<std::uint64_t>& next_seq) {
+                            std::optional<std::uint64_t>& next_seq, WriterAccount& account) {
   const fs::path& file = parts.back().path;
   EventHead head;
   try {
@@ -221,6 +239,7 @@ void Reader::Impl::add_line(std::string_view line, std::uint64_t offset, EventPa
                   .kind = head.kind,
                   .is_tensor = head.is_tensor,
                   .has_nonfinite = head.has_nonfinite});
+  account.add(head, names[rows.back().name], line, offset, parser);
 }
 
 // The text of a row's line, with room behind it for the parser; valid until the block's next use.
@@ -268,6 +287,7 @@ Reader::Reader(const std::filesystem::path& path, ReaderOptions options) : impl_
   impl_->read_run_json();
   const std::vector<WriterFolder> folders = writer_folders(impl_->path);
   for (const WriterFolder& folder : folders) impl_->read_writer(folder);
+  impl_->find_missing_ranks();
   impl_->storage = std::make_shared<TensorStorage>(folders, impl_->run_file.is_ring, options.check_fingerprints);
 }
 
@@ -279,6 +299,7 @@ const std::filesystem::path& Reader::path() const noexcept { return impl_->path;
 std::string_view Reader::run_json() const noexcept { return impl_->run_file.text; }
 std::span<const WriterInfo> Reader::writers() const noexcept { return impl_->writers; }
 std::span<const Problem> Reader::problems() const noexcept { return impl_->problems; }
+const std::vector<Loss>& Reader::losses() const noexcept { return impl_->losses; }
 std::size_t Reader::event_count() const noexcept { return impl_->rows.size(); }
 Event Reader::event(EventId id) const { return impl_->parse(id); }
 EventKind Reader::kind(EventId id) const noexcept { return impl_->rows[id].kind; }

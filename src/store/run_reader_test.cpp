@@ -58,6 +58,101 @@ TEST(Reader, words_that_are_not_known_are_kept) {
   EXPECT_EQ(other.phase_word(), "");
 }
 
+TEST(Reader, says_what_its_writer_lost) {
+  RunFixture run;
+  run.add_tensor<float>("x", 0, {1, 2});
+  run.add(R"("kind":"dropped","name":"no space","step":0,"value":3)");
+  run.add(R"("kind":"dropped","name":"no space","step":0,"value":12)");
+  run.add(R"("kind":"dropped","name":"watch: max_changes reached","step":0,"value":7)");
+  run.close();
+  const Reader reader(run.path());
+  ASSERT_EQ(reader.losses().size(), 2u);
+  EXPECT_EQ(to_string(reader.losses()[0]), "rank-0: 15 events were lost: no space");
+  EXPECT_EQ(to_string(reader.losses()[1]), "rank-0: 7 events were left out: watch: max_changes reached");
+  EXPECT_TRUE(reader.losses()[1].is_limit);
+  EXPECT_EQ(reader.writers()[0].dropped, 15u);
+  ASSERT_EQ(reader.problems().size(), 1u);
+  EXPECT_EQ(reader.problems()[0].kind, ProblemKind::Loss);
+  EXPECT_EQ(reader.problems()[0].reason, "rank-0: 15 events were lost: no space");
+}
+
+TEST(Reader, a_crashed_writer_may_have_lost_more_than_it_said) {
+  RunFixture run;
+  run.add(R"("kind":"dropped","name":"no space","step":0,"value":1)");
+  const Reader reader(run.path());
+  ASSERT_EQ(reader.losses().size(), 1u);
+  EXPECT_EQ(to_string(reader.losses()[0]), "rank-0: at least 1 event was lost: no space");
+}
+
+TEST(Reader, says_how_many_tensors_a_budget_cut) {
+  const auto tensor = [](std::string_view more) {
+    return fmt::format(R"("kind":"value","name":"x","step":0,"call":0,"tensor":{{"dtype":"float32","shape":[1],)"
+                       R"("fp":"00000000000000000000000000000000","stats":{{"min":0,"max":1}}{}}})",
+                       more);
+  };
+  for (const std::string_view mark : {R"(,"cut":"budget")", ""}) {
+    RunFixture run;
+    run.add(tensor(""));  // of a program that asked for statistics only
+    run.add(R"("kind":"note","name":"budget","step":0,"value":"used up")");
+    run.add(tensor(mark));
+    run.add(tensor(mark));
+    run.close();
+    const Reader reader(run.path());
+    ASSERT_EQ(reader.losses().size(), 1u);
+    EXPECT_EQ(to_string(reader.losses()[0]), "rank-0: the bytes of 2 tensors were left out: budget");
+    EXPECT_TRUE(reader.losses()[0].is_limit);
+    EXPECT_TRUE(reader.problems().empty());
+    EXPECT_EQ(std::get<TensorRecord>(reader.event(2).value).is_cut, !mark.empty());
+  }
+}
+
+TEST(Reader, a_missing_segment_is_a_loss) {
+  RunFixture run;
+  run.add_tensor<float>("x", 0, {1, 2});
+  run.add_tensor<float>("y", 0, {3, 4});
+  run.close();
+  fs::remove(segment_path(run.writer(), 0, true));
+  const Reader reader(run.path());
+  ASSERT_EQ(reader.losses().size(), 1u);
+  EXPECT_EQ(to_string(reader.losses()[0]), "rank-0: the bytes of 2 tensors were lost: 000000.safetensors is missing");
+  EXPECT_EQ(reader.problems().size(), 1u);
+  const auto problems = verify(run.path());
+  EXPECT_EQ(
+      std::count_if(problems.begin(), problems.end(), [](const Problem& p) { return p.kind == ProblemKind::Loss; }), 1);
+}
+
+TEST(Reader, a_rank_without_a_folder_is_a_loss) {
+  RunFixture run(R"({"tenscope_format":1,"started_ns":1700000000000000000,"command":[],"world_size":2})");
+  run.close();
+  const Reader reader(run.path());
+  ASSERT_EQ(reader.losses().size(), 1u);
+  EXPECT_EQ(reader.losses()[0].writer, "rank-1");
+  EXPECT_EQ(reader.problems().size(), 1u);
+}
+
+TEST(Reader, says_that_the_program_failed) {
+  const auto ended = [](std::vector<std::string> notes, bool is_closed) {
+    RunFixture run;
+    for (const std::string& note : notes) run.add(note);
+    if (is_closed) run.close();
+    const Reader reader(run.path());
+    return std::pair(state_text(reader.writers()), reader.writers()[0].exception_message);
+  };
+  const std::string old_note = R"("kind":"note","name":"exception","step":0,"value":"KeyError: 'a: b'")";
+  const std::string note = R"("kind":"note","name":"exception","step":0,"value":"lib.Bad: no","meta":)"
+                           R"({"class":"lib.Bad","message":"no","site":"a.py:3"})";
+  using Ending = std::pair<std::string, std::string>;
+  EXPECT_EQ(ended({}, true), Ending("closed", ""));
+  EXPECT_EQ(ended({old_note}, true), Ending("failed (KeyError)", "'a: b'"));
+  EXPECT_EQ(ended({note}, true), Ending("failed (lib.Bad)", "no"));
+  EXPECT_EQ(ended({old_note, note}, true), Ending("failed (lib.Bad)", "no"));
+  EXPECT_EQ(ended({R"("kind":"note","name":"signal","step":0,"value":"SIGTERM")"}, true),
+            Ending("failed (SIGTERM)", ""));
+  EXPECT_EQ(ended({R"("kind":"value","name":"exception","step":0,"call":0,"value":"KeyError: 1")"}, true),
+            Ending("closed", ""));
+  EXPECT_EQ(ended({note}, false), Ending("crashed", "no"));
+}
+
 TEST(Reader, values_of_every_kind) {
   RunFixture run;
   const std::vector<std::string> values{"null",

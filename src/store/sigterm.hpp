@@ -1,10 +1,18 @@
 #pragma once
 
+#include <atomic>
+
 namespace tenscope::store {
 
-// From now on runs `action` in a thread of its own when SIGTERM comes, then lets the signal end the process as it does
-// by default. A second SIGTERM ends it at once, and so does the first in a forked child. Does nothing (and returns
-// false) where the program has a SIGTERM handler of its own, or ignores it.
+// From now on runs `action` in a thread of its own when SIGTERM comes, whatever the other threads are stuck in, then
+// lets the signal end the process as it does by default. A second SIGTERM ends it at once, and so does an action that
+// takes longer than ten seconds. Does nothing (and returns false) where the program has a SIGTERM handler of its own,
+// or ignores it, and where the system gives no thread.
 bool at_sigterm(void (*action)());
+
+// The thread is ended before a fork, so that neither parent nor child finds a thread it did not start: until it is
+// restarted, SIGTERM ends the process at once. Cheap to ask.
+extern std::atomic<bool> sigterm_thread_is_due;
+void restart_sigterm_thread();
 
 }  // namespace tenscope::store

@@ -24,7 +24,10 @@ TensorView TensorStorage::view(std::size_t writer, const TensorRecord& record, c
 
 const std::byte* TensorStorage::bytes_of(std::size_t writer, const TensorRecord& record) {
   if (!record.file.empty() && !record.blob) return bytes_of_file(writer, record);
-  if (!record.blob) throw Error(ErrorCode::NotFound, "its bytes were not kept, only its statistics");
+  if (!record.blob)
+    throw Error(ErrorCode::NotFound,
+                record.is_cut ? "its bytes were not kept, only its statistics: the budget of the run was used up"
+                              : "its bytes were not kept, only its statistics");
   const BlobRef blob = *record.blob;
   std::uint64_t end = 0;
   if (__builtin_add_overflow(blob.offset, blob.size_bytes, &end))

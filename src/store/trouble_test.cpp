@@ -1,6 +1,7 @@
 // Full disks, lost folders, limits: the program goes on, what was lost is counted and said, what was kept is whole.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -51,7 +52,8 @@ Counts record_many(Run& run, int count, std::int64_t elements) {
 void expect_consistent(const Run& run, const Counts& counts) {
   EXPECT_EQ(run.dropped(), static_cast<std::uint64_t>(counts.dropped));
   const Reader reader(run.path());
-  for (const auto& problem : reader.problems()) ADD_FAILURE() << problem.file << ": " << problem.reason;
+  for (const auto& problem : reader.problems())
+    if (problem.kind == ProblemKind::Damage) ADD_FAILURE() << problem.file << ": " << problem.reason;
   const auto ids = reader.find({.name = "x"});
   EXPECT_EQ(ids.size(), static_cast<std::size_t>(counts.kept));
   for (const auto id : ids) {
@@ -64,6 +66,9 @@ void expect_consistent(const Run& run, const Counts& counts) {
     said += std::get<std::int64_t>(event.value);
   }
   EXPECT_EQ(said, counts.dropped);
+  EXPECT_EQ(reader.writers()[0].dropped, static_cast<std::uint64_t>(counts.dropped));
+  EXPECT_EQ(reader.losses().size(), counts.dropped > 0 ? 1u : 0u);
+  EXPECT_EQ(reader.problems().size(), reader.losses().size());
 }
 
 class ReserveFault {
@@ -90,6 +95,30 @@ TEST(Trouble, a_full_disk_drops_and_the_rest_is_whole) {
     expect_consistent(run, counts);
     EXPECT_TRUE(Reader(run.path()).writers()[0].closed);
   }
+}
+
+TEST(Trouble, a_crash_on_a_full_disk_leaves_at_least_half_of_the_loss_said) {
+  ScratchFolder scratch;
+  constexpr int kEvents = 100;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Warnings warnings;
+    Recorder run(scratch.path(), warnings.options({.name = "r"}));
+    store::set_reserve_fault(0, ENOSPC);
+    record_many(run, kEvents, 100'000);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  const Reader reader(scratch.path() / "r");
+  EXPECT_EQ(run_state(reader.writers()), RunState::Crashed);
+  ASSERT_EQ(reader.losses().size(), 1u);
+  EXPECT_FALSE(reader.losses()[0].is_exact);
+  EXPECT_GE(reader.losses()[0].events, kEvents / 2u);
+  EXPECT_LE(reader.losses()[0].events, static_cast<std::uint64_t>(kEvents));
+  ASSERT_EQ(reader.problems().size(), 1u);
+  EXPECT_NE(reader.problems()[0].reason.find("at least"), std::string::npos) << reader.problems()[0].reason;
 }
 
 TEST(Trouble, recording_resumes_when_there_is_space_again) {
@@ -124,7 +153,10 @@ TEST(Trouble, a_run_that_began_on_a_full_disk_records_later) {
   run->close();
   EXPECT_EQ(warnings.all.size(), 1u);
   EXPECT_EQ(run->dropped(), 2u);
-  EXPECT_EQ(Reader(run->path()).find({.name = "n"}).size(), 1u);
+  const Reader reader(run->path());
+  EXPECT_EQ(reader.find({.name = "n"}).size(), 1u);
+  ASSERT_EQ(reader.losses().size(), 1u);
+  EXPECT_EQ(to_string(reader.losses()[0]), "rank-0: 2 events were lost: no space");
 }
 
 TEST(Trouble, a_full_journal_drops_numbers) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -40,6 +41,8 @@ class Verification {
   Verification(const fs::path& run, const Progress& progress)
       : reader_(run, {.check_fingerprints = false}), progress_(progress) {
     problems_.assign(reader_.problems().begin(), reader_.problems().end());
+    is_damaged_ = std::any_of(problems_.begin(), problems_.end(),
+                              [](const Problem& problem) { return problem.kind == ProblemKind::Damage; });
     for (const WriterInfo& writer : reader_.writers()) folders_.push_back(reader_.path() / writer.folder);
     try {
       is_ring_ = read_run_file(reader_.path()).is_ring;
@@ -51,6 +54,8 @@ class Verification {
   std::vector<Problem> run() {
     blobs_.resize(reader_.writers().size());
     check_run_json();
+    if (folders_.empty())
+      tell(reader_.path(), 0, "no writer's folder is in it: nothing was recorded, or what was recorded is lost");
     for (EventId id = 0; id < reader_.event_count(); ++id) check_event(id);
     for (const auto& segments : blobs_) {
       for (const auto& [number, blobs] : segments) {
@@ -125,7 +130,7 @@ class Verification {
     const WriterInfo& info = reader_.writers()[writer];
     const auto files = segment_files(folder);
     // A crash may come between a tensor's bytes, with which its segment may be sealed, and its line.
-    const bool has_all_events = reader_.problems().empty() && !is_ring_ && info.closed;
+    const bool has_all_events = !is_damaged_ && !is_ring_ && info.closed;
     for (const auto& [number, file] : files) {
       if (!blobs_[writer].contains(number)) check_segment(file, {}, has_all_events);
       if (file.is_open && (info.closed || info.repaired))
@@ -135,9 +140,7 @@ class Verification {
       const auto file = files.find(number);
       if (file != files.end()) {
         check_segment(file->second, blobs, has_all_events);
-      } else if (!is_ring_) {
-        tell(segment_path(folder, number, false), 0, fmt::format("it is missing, with {} tensors", blobs.size()));
-      }
+      }  // else it is missing, of which the reader has told
     }
   }
 
@@ -224,6 +227,7 @@ class Verification {
   Reader reader_;
   std::vector<fs::path> folders_;  // of the writers
   bool is_ring_ = false;
+  bool is_damaged_ = false;                                           // a journal, so that events may be missing
   std::vector<std::map<std::int64_t, std::map<Range, Blob>>> blobs_;  // by writer and segment
   std::vector<Problem> problems_;
   const Progress& progress_;

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <functional>
 #include <future>
 #include <system_error>
@@ -22,6 +21,7 @@
 #include "kernels/summarize.hpp"
 #include "store/event_encoder.hpp"
 #include "store/fork_guard.hpp"
+#include "store/signals_blocked.hpp"
 
 namespace tenscope::store {
 namespace {
@@ -95,22 +95,6 @@ bool is_worth_two_threads(const TensorView& tensor, std::uint64_t size_bytes) {
   static const bool has_cores = std::thread::hardware_concurrency() > 1;
   return size_bytes >= kTwoThreadBytes && has_cores && is_c_order(tensor);
 }
-
-// While it lives, this thread takes no signals, nor does a thread that it starts.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 // The summary, taken by another thread while this one does `work`; where the system gives none, after it.
 template <class Work>
@@ -263,7 +247,7 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
   }
 
   TextBuffer& line = line_buffer();
-  encode_event(line, info, thread_id(), tensor, *summary, blob);
+  encode_event(line, info, thread_id(), tensor, *summary, blob, values == Values::Full && size > 0);
   const std::uint64_t seq = append(line.view());
   sync_when_due();
   return {.kept = true,
@@ -356,19 +340,24 @@ void Writer::step(std::int64_t number) {
 
 void Writer::count_dropped(Trouble trouble) noexcept {
   ++pending_dropped_[static_cast<std::size_t>(trouble)];
+  ++unsaid_dropped_;
   has_pending_dropped_ = true;
   write_dropped_when_due();
 }
 
+// Once a second, and whenever the count has doubled: a crash leaves at least half of it said.
+
 void Writer::write_dropped_when_due() noexcept {
   const auto now = monotonic_ns();
   auto written = dropped_written_ns_.load();
-  if (written != 0 && now - written < kRetryNs) return;
+  const bool has_doubled = unsaid_dropped_.load() > said_dropped_.load();
+  if (written != 0 && now - written < kRetryNs && !has_doubled) return;
   if (dropped_written_ns_.compare_exchange_strong(written, now)) write_dropped(JournalWriter::Urgency::Report);
 }
 
 void Writer::write_dropped(JournalWriter::Urgency urgency) noexcept {
   has_pending_dropped_ = false;
+  said_dropped_ += unsaid_dropped_.exchange(0);
   for (int i = 0; i < kTroubleCount; ++i) {
     const auto count = pending_dropped_[i].exchange(0);
     if (count == 0) continue;

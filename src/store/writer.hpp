@@ -93,6 +93,8 @@ class Writer {
   std::array<std::atomic<Last>, 4096> last_{};
   std::array<std::atomic<std::uint64_t>, kTroubleCount> pending_dropped_{};
   std::atomic<bool> has_pending_dropped_{false};
+  std::atomic<std::uint64_t> said_dropped_{0};    // as far as the journal had room for it
+  std::atomic<std::uint64_t> unsaid_dropped_{0};  // since
   std::atomic<std::int64_t> dropped_written_ns_{0};
   std::atomic<std::int64_t> synced_ns_{0};
   std::atomic<bool> budget_is_used_up_{false};

@@ -183,8 +183,19 @@ class Recording:
 
     @property
     def problems(self) -> list[_core.Problem]:
-        """Damage found while reading; everything else is still read."""
+        """Damage and losses found while reading; everything else is still read."""
         return self._reader.problems
+
+    @property
+    def losses(self) -> list[_core.Loss]:
+        """What was not kept, by reason; `is_limit` where a limit asked for it, such as max_bytes."""
+        folders = {writer.folder for writer in self.writers}
+        return [loss for loss in self._reader.losses if self._rank is None or loss.writer in folders]
+
+    @property
+    def state(self) -> str:
+        """running, closed, failed (with the exception's class), crashed, repaired or empty."""
+        return _core.state_text(self.writers)
 
     @property
     def closed(self) -> bool:
@@ -308,7 +319,8 @@ class Recording:
             return f"no call {call} of {name} in step {step}: {self.path}"
         close = difflib.get_close_matches(name, self.names(), n=3)
         hint = f" (did you mean {' or '.join(close)}?)" if close else ""
-        return f"no value named {name}{hint}: {self.path}"
+        lost = "".join(f"; {loss}" for loss in self.losses if loss.events)
+        return f"no value named {name}{hint}: {self.path}{lost}"
 
     # Many values.
 

@@ -77,20 +77,18 @@ def _rows(run: Recording) -> list[tuple[str, ...]]:
     return rows
 
 
-def _state(writers) -> str:
-    if any(writer.running for writer in writers):
-        return "running"
-    if any(not writer.closed and not writer.repaired for writer in writers):
-        return "crashed"
-    return "repaired after a crash" if any(writer.repaired for writer in writers) else "closed"
-
-
 def _head(run: Recording) -> str:
     names = len(run.names())
-    state = _state(run.writers)
+    state = run.state
     ranks = f", ranks {ranges(run.ranks)}" if len(run.ranks) > 1 else ""
     steps = run.steps()
     return f"{run.path}: {len(run)} events, {names} names, steps {ranges(steps) or 'none'}{ranks}, {state}"
+
+
+def _troubles(run: Recording) -> list[str]:
+    """What keeps the run from being whole, a line each; the first five of damage and of limits."""
+    lines = [f"problem: {problem.reason}: {problem.file}" for problem in run.problems[:5]]
+    return lines + [f"limit: {loss}" for loss in run.losses if loss.is_limit][:5]
 
 
 def recording_text(run: Recording) -> str:
@@ -104,7 +102,7 @@ def recording_text(run: Recording) -> str:
     more = len(run.names()) - _ROWS
     if more > 0:
         lines.append(f"  … and {more} more names")
-    lines += [f"  problem: {problem.reason}: {problem.file}" for problem in run.problems[:5]]
+    lines += [f"  {line}" for line in _troubles(run)]
     return "\n".join(lines)
 
 
@@ -119,7 +117,7 @@ def recording_html(run: Recording) -> str:
     more = max(len(run.names()) - _ROWS, 0)
     body = "".join(f"<tr{' style=color:#b00020' if row[-1] else ''}>{cells(row, 'td')}</tr>" for row in rows[:_ROWS])
     tail = f"<p>… and {more} more names</p>" if more else ""
-    problems = "".join(f"<li>{html.escape(p.reason)}: {html.escape(str(p.file))}</li>" for p in run.problems[:5])
+    problems = "".join(f"<li>{html.escape(line)}</li>" for line in _troubles(run))
     return (
         f"<div><p><b>{html.escape(_head(run))}</b></p><table><thead><tr>{cells(_COLUMNS, 'th')}</tr></thead>"
         f"<tbody>{body}</tbody></table>{tail}{f'<ul>{problems}</ul>' if problems else ''}</div>"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import signal
-import threading
 import warnings
 import weakref
 from collections.abc import Iterable
@@ -80,7 +78,7 @@ class Run(_core.Run):
         _opened += 1
         _open_runs.add(self)
         _close_in_workers()
-        _close_when_killed()
+        _core.close_runs_on_sigterm()
         if metadata and self.rank == 0 and os.environ.get("TENSCOPE_METADATA") != "0" and os.path.isdir(self.path):
             try:
                 self._metadata = MetadataStore(self.path, packages_asked=packages)
@@ -176,16 +174,3 @@ def _close_in_workers() -> None:
     from multiprocessing.util import Finalize, register_after_fork
 
     register_after_fork(_open_runs, lambda _: Finalize(None, _close_all, exitpriority=0))
-
-
-def _close_when_killed() -> None:
-    """SIGTERM's default ends a process at once; where nobody else handles it, runs are closed first."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        with contextlib.suppress(ValueError):  # not the main interpreter
-            signal.signal(signal.SIGTERM, _terminate)
-
-
-def _terminate(number: int, frame: Any) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _close_all()
-    os.kill(os.getpid(), number)
