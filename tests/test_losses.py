@@ -1,6 +1,7 @@
 """What a run lost is said by everyone who reads it, and a limit that the user set is told from trouble."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,14 +146,9 @@ def test_a_ring_says_what_it_let_go(tmp_path):
 
 def test_a_value_that_could_not_be_read_is_told(tmp_path):
     class Bad:
-        def __array__(self, *args, **kwargs):
-            raise ValueError("no")
+        pass
 
-        @property
-        def __array_interface__(self):
-            raise ValueError("no")
-
-    tenscope.register(Bad, lambda bad: 1 / 0)
+    tenscope.register(Bad, to_value=lambda bad: 1 / 0)
     with pytest.warns(tenscope.RecordingWarning), tenscope.Run(tmp_path, name="r") as run:
         run.record("x", Bad())
         run.record("x", Bad())
@@ -195,3 +191,85 @@ def test_a_block_that_raised_has_failed(tmp_path):
     assert back.state == "failed (ValueError)"
     assert back.writers[0].exception_message == "bad"
     assert back.closed
+
+
+# What else must not be passed over.
+
+
+def test_a_run_without_any_writer_is_not_fine(tmp_path):
+    path = HandWrittenRun(tmp_path / "r").close()
+    shutil.rmtree(path / "rank-0")
+    assert "nothing was recorded" in cli("verify", path, check=1).stdout
+    assert cli_json("ls", path)["state"] == "empty"
+    assert "empty" in cli("tree", path).stderr
+    back = tenscope.open(path)
+    assert back.state == "empty" and not back.closed
+
+
+def test_a_missing_segment_is_told_by_every_reader(tmp_path):
+    run = HandWrittenRun(tmp_path / "r")
+    run.tensor("x", np.arange(6.0))
+    run.add("value", name="n", step=0, call=0, value=1)
+    path = run.close()
+    (segment,) = path.glob("rank-0/*.safetensors*")
+    segment.unlink()
+    assert cli("verify", path, check=1).stdout.count("is missing") == 1
+    assert "bytes of 1 tensor lost" in cli("ls", path).stdout
+    assert "is missing" in cli("show", path, "n").stderr
+    assert "no longer there" in cli("export", path, tmp_path / "x.npz", check=2).stderr
+    back = tenscope.open(path)
+    assert [loss.tensors for loss in back.losses] == [1] and back.problems[0].is_loss
+
+
+def test_segments_alone_are_still_a_run(tmp_path):
+    run = HandWrittenRun(tmp_path / "r")
+    run.tensor("x", np.arange(6.0))
+    path = run.close()
+    (path / "run.json").unlink()
+    (path / "rank-0" / "journal.jsonl").unlink()
+    assert "damaged" in cli("ls", tmp_path).stdout
+    reasons = [
+        problem["reason"]
+        for problem in json.loads(cli("verify", path, "--json", check=1).stdout)["runs"][0]["problems"]
+    ]
+    assert any("journal.jsonl" in reason for reason in reasons) and any("run.json" in reason for reason in reasons)
+
+
+def test_a_rank_without_a_folder_is_told(tmp_path):
+    for rank in range(3):
+        with tenscope.Run(tmp_path, name="r", rank=rank, world_size=3) as run:
+            run.record("x", rank)
+    assert tenscope.open(tmp_path / "r").problems == []
+    shutil.rmtree(tmp_path / "r" / "rank-1")
+    assert "rank-1" in cli("verify", tmp_path / "r", check=1).stdout
+    assert "a rank is missing" in cli("ls", tmp_path / "r").stdout
+    assert [loss.writer for loss in tenscope.open(tmp_path / "r").losses] == ["rank-1"]
+
+
+def test_a_crash_is_told_by_every_reader(tmp_path):
+    run = HandWrittenRun(tmp_path / "r")
+    run.tensor("x", np.arange(6.0))
+    path = run.crash()
+    for verb in (["show", path, "x"], ["tree", path], ["export", path, tmp_path / "x.npz"]):
+        assert "ends in a crash" in cli(*verb).stderr, verb
+
+
+def test_no_exported_file_replaces_another(tmp_path):
+    names = ["a/b", "a_b", "l" * 300, "l" * 299 + "m"]
+    with tenscope.Run(tmp_path, name="r") as run:
+        for i, name in enumerate(names):
+            run.record(name, np.full(3, i))
+    files = cli_json("export", tmp_path / "r", tmp_path / "out")["files"]
+    assert len(set(files)) == len(names)
+    assert sorted(int(np.load(file)[0]) for file in files) == [0, 1, 2, 3]
+
+
+def test_what_is_not_exported_is_counted(tmp_path):
+    with tenscope.Run(tmp_path, name="r") as run:
+        run.record("x", np.arange(3.0))
+        run.record("s", np.arange(3.0), values="stats")
+        run.record("none", None)
+        run.record("empty", [])
+    said = cli_json("export", tmp_path / "r", tmp_path / "x.h5")
+    assert said["keys"] == ["x"]
+    assert sorted(said["left_out"].values()) == [1, 2]

@@ -200,7 +200,7 @@ class Recording:
     @property
     def closed(self) -> bool:
         """Whether every writer ended in order. False while it runs, and after a crash."""
-        return all(writer.closed for writer in self.writers)
+        return bool(self.writers) and all(writer.closed for writer in self.writers)
 
     def rank(self, rank: int) -> Recording:
         """The same run as one rank saw it."""
