@@ -88,7 +88,7 @@ class Run {
 
 // From now on SIGTERM closes every open run of this process in order before it ends the process as usual, also while its
 // other threads are stuck. Returns false and does nothing where the program handles or ignores SIGTERM itself; a handler
-// that it sets later replaces this. Starts a thread that sleeps; a fork ends it, and the next record starts it again.
+// that it sets later replaces this. Starts a thread that sleeps; in a forked child the first record does.
 bool close_runs_on_sigterm();
 
 }  // namespace tenscope

@@ -9,6 +9,7 @@
 #include "bindings/live_run.hpp"
 #include "bindings/module.hpp"
 #include "bindings/recording.hpp"
+#include "store/sigterm.hpp"
 
 namespace tenscope::python {
 namespace {
@@ -270,6 +271,7 @@ void init_run(nb::module_& m) {
         if (Run* run = current_run()) run->disable();
       },
       "Stops recording until enable().");
+  store::sigterm_thread_is_late = true;  // Python warns of a fork where there are several threads
   m.def("close_runs_on_sigterm", &close_runs_on_sigterm, nb::call_guard<nb::gil_scoped_release>(),
         "From now on SIGTERM closes open runs before it ends the process; False where the program handles it itself.");
 }

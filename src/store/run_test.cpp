@@ -456,6 +456,7 @@ TEST(Run, sigterm_closes_open_runs_and_still_ends_the_process) {
   const Reader reader(scratch.path() / "r");
   EXPECT_TRUE(reader.problems().empty());
   EXPECT_TRUE(reader.writers()[0].closed);
+  EXPECT_EQ(state_text(reader.writers()), "failed (SIGTERM)");
   ::close(ready[0]);
 }
 

@@ -1,7 +1,8 @@
 // Overview. A signal handler may do almost nothing, least of all close a run, and the thread that it interrupts may be
 // stuck in C code for good. So the handler only wakes a thread that sleeps for this purpose; it closes the runs and
-// ends the process. A fork would make that thread visible (Python warns of a fork in a process of several threads) and
-// would leave it behind in the child; it is therefore ended before and started again by the next record.
+// ends the process. A fork would leave that thread behind in the child, and Python warns of a fork in a process of
+// several threads; it is therefore ended before. Python looks for threads after the fork, in some versions after all
+// hooks: there it is started again by the next record.
 #include "store/sigterm.hpp"
 
 #include <semaphore.h>
@@ -18,6 +19,7 @@
 
 namespace tenscope::store {
 
+std::atomic<bool> sigterm_thread_is_late{false};
 std::atomic<bool> sigterm_thread_is_due{false};
 
 namespace {
@@ -86,18 +88,6 @@ void wait_for_it() {
   die();
 }
 
-void before_fork() {
-  watch.mutex.lock();
-  if (watch.pid != ::getpid() || !watch.thread.joinable()) return;
-  watch.is_ending = true;
-  ::sem_post(&watch.wake);
-  watch.thread.join();
-  watch.pid = 0;
-  sigterm_thread_is_due = true;
-}
-
-void after_fork() { watch.mutex.unlock(); }
-
 bool is_our_handler(const struct sigaction& current) {
   return (current.sa_flags & SA_SIGINFO) == 0 && current.sa_handler == &handle;
 }
@@ -116,6 +106,23 @@ bool start_thread() {
   return true;
 }
 
+void before_fork() {
+  watch.mutex.lock();
+  if (watch.pid != ::getpid() || !watch.thread.joinable()) return;
+  watch.is_ending = true;
+  ::sem_post(&watch.wake);
+  watch.thread.join();
+  watch.pid = 0;
+  sigterm_thread_is_due = true;
+}
+
+void after_fork_in_parent() {
+  if (sigterm_thread_is_due && !sigterm_thread_is_late && start_thread()) sigterm_thread_is_due = false;
+  watch.mutex.unlock();
+}
+
+void after_fork_in_child() { watch.mutex.unlock(); }
+
 }  // namespace
 
 bool at_sigterm(void (*action)()) {
@@ -123,7 +130,7 @@ bool at_sigterm(void (*action)()) {
     {
       const auto before = ForkGuard::lock();
     }  // whose handlers then come after ours, so that the action is not locked out
-    return ::pthread_atfork(&before_fork, &after_fork, &after_fork);
+    return ::pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
   }();
   const std::lock_guard guard(watch.mutex);
   struct sigaction current{};

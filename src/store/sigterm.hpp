@@ -10,8 +10,9 @@ namespace tenscope::store {
 // or ignores it, and where the system gives no thread.
 bool at_sigterm(void (*action)());
 
-// The thread is ended before a fork, so that neither parent nor child finds a thread it did not start: until it is
-// restarted, SIGTERM ends the process at once. Cheap to ask.
+// The thread is ended before a fork. Afterwards the parent starts it again, at once or, where `sigterm_thread_is_late`
+// was set, with the next record, as a child always does; until then SIGTERM ends the process at once. Cheap to ask.
+extern std::atomic<bool> sigterm_thread_is_late;
 extern std::atomic<bool> sigterm_thread_is_due;
 void restart_sigterm_thread();
 

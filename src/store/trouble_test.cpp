@@ -173,7 +173,8 @@ TEST(Trouble, a_full_journal_drops_numbers) {
   EXPECT_LT(kept, 2000);
   EXPECT_EQ(run.dropped(), static_cast<std::uint64_t>(2000 - kept));
   const Reader reader(run.path());
-  EXPECT_TRUE(reader.problems().empty());
+  EXPECT_EQ(reader.writers()[0].dropped, static_cast<std::uint64_t>(2000 - kept));
+  EXPECT_EQ(reader.problems().size(), 1u);
   EXPECT_TRUE(reader.writers()[0].closed);
   EXPECT_EQ(reader.find({.name = "n"}).size(), static_cast<std::size_t>(kept));
 }
@@ -301,7 +302,10 @@ TEST(Trouble, a_file_size_limit_does_not_kill) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  EXPECT_TRUE(Reader(scratch.path() / "r").problems().empty());
+  const Reader reader(scratch.path() / "r");
+  EXPECT_EQ(reader.losses().size(), 1u);
+  ASSERT_EQ(reader.problems().size(), 1u);
+  EXPECT_EQ(reader.problems()[0].kind, ProblemKind::Loss);
 }
 
 }  // namespace
