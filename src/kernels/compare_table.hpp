@@ -8,7 +8,7 @@
 
 namespace tenscope::kernels {
 
-// |a - b| <= absolute + relative * |b|: b is the reference, here and in all that follows.
+// |a - b| <= absolute + relative * |b|: b is the reference.
 struct Tolerance {
   double absolute = 1e-8;
   double relative = 1e-5;
