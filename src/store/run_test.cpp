@@ -206,10 +206,29 @@ TEST(Run, steps_and_calls_are_counted) {
   EXPECT_EQ(run.record({.name = "a", .step = 3}, EventValue(1.0)).call, 1);
   EXPECT_EQ(run.record({.name = "a", .step = 4}, EventValue(1.0)).call, 0);
   EXPECT_EQ(run.record({.name = "a", .call = 9}, EventValue(1.0)).call, 9);
+  EXPECT_EQ(run.record("a", 1.0).call, 10);
   run.close();
   const Reader reader(run.path());
   EXPECT_EQ(reader.steps("a"), (std::vector<std::int64_t>{0, 1, 3, 4, 17}));
   EXPECT_EQ(reader.find({.kind = EventKind::Step}).size(), 2u);
+}
+
+TEST(Run, a_step_that_comes_back_goes_on_counting) {
+  ScratchFolder scratch;
+  Recorder run(scratch.path());
+  const EventInfo early{.name = "v", .step = 5};
+  EXPECT_EQ(run.record(early, EventValue(1.0)).call, 0);
+  run.step();
+  EXPECT_EQ(run.record(early, EventValue(1.0)).call, 1);
+  run.step(5);
+  EXPECT_EQ(run.record("v", 1.0).call, 2);
+  run.step(6);
+  run.step(5);
+  const auto data = ramp(4);
+  EXPECT_EQ(run.record("v", view(data.data(), {4})).call, 3);
+  run.close();
+  const Reader reader(run.path());
+  for (std::int64_t call = 0; call < 4; ++call) only(reader, {.name = "v", .step = 5, .call = call});
 }
 
 TEST(Run, disabled_and_closed_runs_record_nothing) {

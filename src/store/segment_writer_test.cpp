@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "store/blob_table.hpp"
-#include "store/call_counter.hpp"
 #include "store/scratch_folder.hpp"
 
 namespace tenscope::store {
@@ -228,20 +227,6 @@ TEST(BlobTable, finds_by_content_and_stays_bounded) {
   EXPECT_FALSE(table.find(summary(kCount).fingerprint, DType::I32, 8));
   EXPECT_FALSE(table.find(summary(kCount).fingerprint, DType::F32, 16));
   EXPECT_FALSE(table.find(summary(kCount).fingerprint, DType::F32, 8, 2)->blob);
-}
-
-TEST(CallCounter, is_bounded_and_keeps_the_newest_step) {
-  CallCounter counter;
-  std::atomic<std::int64_t> step{0};
-  for (std::int64_t s = 0; s < 12; ++s) {
-    for (int i = 0; i < 100'000; ++i) {
-      ASSERT_EQ(counter.next("name" + std::to_string(i), EventKind::Value, s, step).call, 0);
-    }
-    ASSERT_EQ(counter.next("name0", EventKind::Value, s, step).call, 1);
-  }
-  step = 1;
-  EXPECT_EQ(counter.next("name0", EventKind::Value, -1, step).step, 1);
-  EXPECT_EQ(counter.next("name0", EventKind::Change, -1, step).call, 1);
 }
 
 }  // namespace

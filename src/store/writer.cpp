@@ -175,11 +175,7 @@ std::uint64_t Writer::append(std::string_view body) {
 }
 
 void Writer::resolve(EventInfo& info) {
-  if (info.call >= 0) {
-    if (info.step < 0) info.step = run_step_.load(std::memory_order_relaxed);
-    return;
-  }
-  const auto [step, call] = calls_.next(info.name, info.kind, info.step, run_step_);
+  const auto [step, call] = calls_.next(info.name, info.kind, info.step, info.call, run_step_);
   info.step = step;
   info.call = call;
 }
