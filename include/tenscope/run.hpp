@@ -13,7 +13,7 @@
 namespace tenscope {
 
 enum class Durability { Process, Disk };  // survives the process' death; survives a power cut
-enum class Keep { First, Last };          // past max_bytes: stop keeping bytes; or drop the oldest segments
+enum class Keep { First, Last };          // past max_bytes: keep no bytes of what does not fit; or drop the oldest
 enum class Values { Full, Stats };        // keep a tensor's bytes, or its statistics and fingerprint only
 
 struct RunOptions {
@@ -73,7 +73,7 @@ class Run {
   void disable() noexcept;
   bool enabled() const noexcept;
 
-  void flush();  // with Durability::Disk: everything recorded so far is on the disk when it returns
+  void flush();  // with Durability::Disk: everything recorded so far, by any thread, is on the disk when it returns
   void close();  // seals the open segment, trims the journal; idempotent
 
   const std::filesystem::path& path() const noexcept;  // the run's folder

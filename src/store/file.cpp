@@ -36,6 +36,22 @@ int injected_fault(std::uint64_t size) noexcept {
   return fault_error;
 }
 
+std::atomic<bool> has_sync_observer{false};
+
+SyncObserver& sync_observer() {
+  static SyncObserver observer;
+  return observer;
+}
+
+// `sync` is fsync or fdatasync.
+int sync_descriptor(int fd, int (*sync)(int)) {
+  const bool is_observed = has_sync_observer.load(std::memory_order_acquire);
+  if (is_observed) sync_observer()(fd, false);
+  if (sync(fd) != 0) return errno;
+  if (is_observed) sync_observer()(fd, true);
+  return 0;
+}
+
 // Going past RLIMIT_FSIZE raises SIGXFSZ, which kills by default: look before.
 bool exceeds_file_limit(std::uint64_t end) noexcept {
   rlimit limit{};
@@ -156,7 +172,7 @@ void File::truncate(std::uint64_t size) {
 }
 
 void File::sync() {
-  if (::fdatasync(fd_) != 0) throw_io("cannot sync file", errno, path_);
+  if (const int error = sync_descriptor(fd_, ::fdatasync)) throw_io("cannot sync file", error, path_);
 }
 
 bool File::is_linked() const noexcept {
@@ -167,8 +183,7 @@ bool File::is_linked() const noexcept {
 void File::close() noexcept {
   const int fd = std::exchange(fd_, -1);
   if (fd < 0 || generation_ != ForkGuard::generation()) return;
-  ForkGuard::unlist(fd);
-  ::close(fd);
+  ForkGuard::close(fd);
 }
 
 Mapping::Mapping(const File& file, std::uint64_t offset, std::uint64_t size) {
@@ -214,12 +229,19 @@ void rename_file(const std::filesystem::path& from, const std::filesystem::path&
 
 void sync_folder(const std::filesystem::path& folder) {
   File file(folder, O_RDONLY | O_DIRECTORY);
-  if (::fsync(file.fd()) != 0 && errno != EINVAL) throw_io("cannot sync folder", errno, folder);
+  const int error = sync_descriptor(file.fd(), ::fsync);
+  if (error != 0 && error != EINVAL) throw_io("cannot sync folder", error, folder);
 }
 
 void set_reserve_fault(std::int64_t allowed_bytes, int error_number) noexcept {
   fault_error = error_number;
   fault_allowed = allowed_bytes;
+}
+
+void set_sync_observer(SyncObserver observer) {
+  has_sync_observer = false;
+  sync_observer() = std::move(observer);
+  has_sync_observer = static_cast<bool>(sync_observer());
 }
 
 }  // namespace tenscope::store

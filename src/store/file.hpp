@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -97,5 +98,10 @@ void sync_folder(const std::filesystem::path& folder);
 
 // Tests only: reservations beyond this many bytes in all fail with the given errno. Negative: no limit.
 void set_reserve_fault(std::int64_t allowed_bytes, int error_number) noexcept;
+
+// Tests only: called with the descriptor of every file and folder that is synced, before and after it was done, by the
+// thread that does it. Set while nothing is being synced; empty: nobody.
+using SyncObserver = std::function<void(int fd, bool is_done)>;
+void set_sync_observer(SyncObserver observer);
 
 }  // namespace tenscope::store

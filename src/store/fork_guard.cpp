@@ -41,10 +41,11 @@ std::unique_lock<std::mutex> ForkGuard::lock() {
 
 void ForkGuard::list(int fd) { listed().fds.push_back(fd); }
 
-void ForkGuard::unlist(int fd) noexcept {
+void ForkGuard::close(int fd) noexcept {
   std::lock_guard guard(listed().mutex);
   auto& fds = listed().fds;
   fds.erase(std::remove(fds.begin(), fds.end(), fd), fds.end());
+  ::close(fd);
 }
 
 }  // namespace tenscope::store

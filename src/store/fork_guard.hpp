@@ -16,8 +16,8 @@ class ForkGuard {
 
   // Held while a descriptor is opened and listed, so that no fork falls between the two.
   [[nodiscard]] static std::unique_lock<std::mutex> lock();
-  static void list(int fd);  // under lock()
-  static void unlist(int fd) noexcept;
+  static void list(int fd);            // under lock()
+  static void close(int fd) noexcept;  // closes and unlists: again no fork falls between the two
 
  private:
   static void install();

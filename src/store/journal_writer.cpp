@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <exception>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -49,6 +50,7 @@ JournalWriter::JournalWriter(const std::filesystem::path& folder, Options option
     : folder_(folder), options_(std::move(options)), next_chunk_(kFirstChunk) {
   const auto path = folder_ / "journal.jsonl";
   part_ = create(path);
+  if (options_.entries != nullptr) options_.entries->change();
   try {
     extend(part_, 0, kFirstChunk);
   } catch (...) {
@@ -96,7 +98,7 @@ void JournalWriter::rotate(std::uint64_t bytes) {
   next_chunk_ = kFirstChunk;
   Part part = create(next);
   extend(part, 0, bytes);
-  if (options_.is_durable) part_.file.sync();
+  if (options_.entries != nullptr) part_.file.sync();
   rename_file(current, finished);
   try {
     rename_file(next, current);
@@ -104,6 +106,7 @@ void JournalWriter::rotate(std::uint64_t bytes) {
     std::filesystem::rename(finished, current, ignored);
     throw;
   }
+  if (options_.entries != nullptr) options_.entries->change();
   part.file.set_path(current);
   std::swap(part_, part);
   const std::uint64_t size = std::exchange(tail_, 0);
@@ -115,6 +118,10 @@ void JournalWriter::rotate(std::uint64_t bytes) {
 
 std::uint64_t JournalWriter::append(std::string_view body, Urgency urgency) {
   std::lock_guard guard(mutex_);
+  return append_locked(body, urgency);
+}
+
+std::uint64_t JournalWriter::append_locked(std::string_view body, Urgency urgency) {
   const std::uint64_t bound = body.size() + kFrame;
   const bool has_room = tail_ + bound + kSpare <= part_.window.end() &&
                         (options_.part_bytes == 0 || tail_ + bound <= options_.part_bytes);
@@ -140,13 +147,22 @@ void JournalWriter::sync() {
   if (part_.file.is_open()) part_.file.sync();
 }
 
-void JournalWriter::close() {
+void JournalWriter::close(std::string_view last_word) {
   std::lock_guard guard(mutex_);
   if (!part_.file.is_open()) return;
+  std::exception_ptr failure;
+  try {
+    if (!last_word.empty()) append_locked(last_word, Urgency::LastWord);
+  } catch (...) {
+    failure = std::current_exception();
+  }
   Part part = std::move(part_);
   part_ = {};
   part.window.unmap();
   part.file.truncate(tail_);
+  if (options_.entries != nullptr) part.file.sync();
+  ::flock(part.lock.fd(), LOCK_UN);  // a child that was just forked may hold the descriptor for a moment longer
+  if (failure) std::rethrow_exception(failure);
 }
 
 std::uint64_t JournalWriter::size_bytes() const noexcept {

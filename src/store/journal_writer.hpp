@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "store/file.hpp"
+#include "store/folder_entries.hpp"
 
 namespace tenscope::store {
 
@@ -15,8 +16,8 @@ namespace tenscope::store {
 class JournalWriter {
  public:
   struct Options {
-    std::uint64_t part_bytes = 0;  // above 0: the journal is rotated when it would grow beyond
-    bool is_durable = false;       // a part is synced when it is finished
+    std::uint64_t part_bytes = 0;      // above 0: the journal is rotated when it would grow beyond
+    FolderEntries* entries = nullptr;  // where given, a part is synced when it is finished
     // Called when a part is finished, under the journal's lock.
     std::function<void(const std::filesystem::path& part, std::uint64_t size_bytes)> on_part;
   };
@@ -29,8 +30,10 @@ class JournalWriter {
   enum class Urgency { Normal, Report, LastWord };
   std::uint64_t append(std::string_view body, Urgency urgency = Urgency::Normal);
 
-  void sync();   // what was appended before is on the disk on return
-  void close();  // trims the file and lets the lock go; append() throws from then on. Idempotent
+  void sync();  // what was appended before is on the disk on return
+  // Appends a last line where `last_word` is not empty, trims the file and lets the lock go; append() throws from then
+  // on. Idempotent. What was appended stays where it throws.
+  void close(std::string_view last_word = {});
 
   std::uint64_t size_bytes() const noexcept;  // of the current part
   bool is_closed() const noexcept;
@@ -43,6 +46,7 @@ class JournalWriter {
     std::uint64_t reserved = 0;
   };
 
+  std::uint64_t append_locked(std::string_view body, Urgency urgency);
   void make_room(std::uint64_t bytes, Urgency urgency);
   void extend(Part& part, std::uint64_t tail, std::uint64_t bytes);
   Part create(const std::filesystem::path& path);

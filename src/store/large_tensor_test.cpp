@@ -105,7 +105,7 @@ TEST(LargeTensor, goes_past_the_page_cache_from_any_address) {
     EXPECT_EQ(slot.ref.offset % (size > 77 ? 16 : 1), 0u);
     stored.emplace_back(slot.ref, part);
     writer.write(slot, part);
-    writer.commit(std::move(slot), entry);
+    writer.commit(std::move(slot));
   }
   writer.close();
   std::ifstream stream(scratch.path() / "000000.safetensors", std::ios::binary);

@@ -33,10 +33,13 @@ bool make_folder(const fs::path& path) {  // false: it is there already
   return false;
 }
 
-void make_folders(const fs::path& path) {
+void make_folders(const fs::path& path, bool is_durable) {
   std::error_code error;
-  fs::create_directories(path, error);
+  if (fs::is_directory(path, error)) return;
+  if (path.has_parent_path() && path != path.parent_path()) make_folders(path.parent_path(), is_durable);
+  fs::create_directory(path, error);
   if (error) throw_io("cannot create folder", error.value(), path);
+  if (is_durable) sync_folder(path.parent_path());
 }
 
 std::string timestamp(const char* format, const tm& local) {
@@ -81,13 +84,14 @@ std::string run_json(const RunOptions& options, const timespec& now, const tm& l
 }
 
 // Whoever comes first writes it; it appears whole.
-void write_run_json(const fs::path& run, const std::string& text) {
+void write_run_json(const fs::path& run, const std::string& text, bool is_durable) {
   const auto path = run / "run.json";
   std::error_code ignored;
   if (fs::exists(path, ignored)) return;
   const auto draft = run / fmt::format(".run.json.{}", ::getpid());
   File file(draft, O_WRONLY | O_CREAT | O_TRUNC);
   file.write_at(std::as_bytes(std::span(text)), 0);
+  if (is_durable) file.sync();
   if (::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST) {
     ::unlink(draft.c_str());
   } else {
@@ -108,24 +112,35 @@ RunFolder make_run_folder(const fs::path& base, const RunOptions& options) {
     throw Error(ErrorCode::InvalidArgument, fmt::format("cannot create run: its name is no file name: {}", name));
   }
   const bool joins = is_named && (options.join || options.world_size > 1 || options.rank > 0);
-  make_folders(base);
+  const bool is_durable = options.durability == Durability::Disk;
+  make_folders(base, is_durable);
 
   for (int attempt = 1; attempt < kMaxAttempts; ++attempt) {
     const fs::path run = base / (attempt == 1 ? name : fmt::format("{}_{}", name, attempt));
     const bool is_new = make_folder(run);
     if (!is_new && !joins) continue;
-    write_run_json(run, run_json(options, now, local));
+    write_run_json(run, run_json(options, now, local), is_durable);
     const fs::path writer = run / fmt::format("rank-{}", options.rank);
-    return {run, make_folder(writer) ? writer : make_child_folder(run, options.rank)};
+    if (!make_folder(writer)) return {run, make_child_folder(run, options)};
+    if (is_durable) {
+      sync_folder(base);
+      sync_folder(run);
+    }
+    return {run, writer};
   }
   throw_io("cannot create run", EEXIST, base / name);
 }
 
-fs::path make_child_folder(const fs::path& run, int rank) {
+fs::path make_child_folder(const fs::path& run, const RunOptions& options) {
   for (int attempt = 1; attempt < kMaxAttempts; ++attempt) {
-    const auto pid = fmt::format("rank-{}.pid-{}", rank, ::getpid());
+    const auto pid = fmt::format("rank-{}.pid-{}", options.rank, ::getpid());
     const fs::path writer = run / (attempt == 1 ? pid : fmt::format("{}.{}", pid, attempt));
-    if (make_folder(writer)) return writer;
+    if (!make_folder(writer)) continue;
+    if (options.durability == Durability::Disk) {
+      sync_folder(run.parent_path());
+      sync_folder(run);
+    }
+    return writer;
   }
   throw_io("cannot create folder", EEXIST, run);
 }

@@ -16,6 +16,6 @@ struct RunFolder {
 RunFolder make_run_folder(const std::filesystem::path& base, const RunOptions& options);
 
 // rank-N.pid-PID for this process, with .2, .3 … behind it where that is taken; made.
-std::filesystem::path make_child_folder(const std::filesystem::path& run, int rank);
+std::filesystem::path make_child_folder(const std::filesystem::path& run, const RunOptions& options);
 
 }  // namespace tenscope::store

@@ -130,6 +130,7 @@ Writer& Run::Impl::open_writer() {
   Process& current = current_process();
   std::lock_guard guard(current.mutex);
   if (current.owner) return *current.owner;
+  if (is_closed) throw Error(ErrorCode::Io, "cannot record: the run is closed");
   const auto now = std::chrono::steady_clock::now();
   if (current.trouble && now < current.retry_at) throw IoError(*current.trouble);
   if (first_writer_path.empty()) {
@@ -138,7 +139,7 @@ Writer& Run::Impl::open_writer() {
   try {
     const bool is_first = current.generation == first_generation;
     if (current.folder.empty()) {
-      current.folder = is_first ? first_writer_path : store::make_child_folder(run_path, options.rank);
+      current.folder = is_first ? first_writer_path : store::make_child_folder(run_path, options);
     }
     current.owner = std::make_unique<Writer>(current.folder, writer_options(), step);
   } catch (const IoError& error) {
@@ -220,7 +221,13 @@ void Run::Impl::begin_step(std::int64_t number) {
 void Run::Impl::close() {
   is_closed = true;
   is_active = false;
-  Writer* open = existing_writer();
+  Process* current = process.load(std::memory_order_acquire);
+  if (current->generation != ForkGuard::generation()) return;
+  Writer* open = nullptr;
+  {
+    std::lock_guard guard(current->mutex);  // another thread may be about to open it
+    open = current->owner.get();
+  }
   if (open == nullptr) return;
   try {
     open->close();
@@ -314,7 +321,8 @@ void Run::disable() noexcept { impl_->is_active = false; }
 bool Run::enabled() const noexcept { return impl_->is_active.load(std::memory_order_relaxed); }
 
 void Run::flush() {
-  if (impl_->options.durability != Durability::Disk || impl_->is_closed) return;
+  // A run that another thread is closing is waited for.
+  if (impl_->options.durability != Durability::Disk || impl_->existing_writer() == nullptr) return;
   impl_->guarded([](Writer& writer) {
     writer.sync();
     return Recorded{};

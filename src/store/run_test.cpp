@@ -513,6 +513,65 @@ TEST(Run, a_budget_keeps_the_first) {
   expect_healthy(run.path());
 }
 
+TEST(Run, a_tensor_that_does_not_fit_leaves_the_budget_to_the_others) {
+  ScratchFolder scratch;
+  std::vector<std::string> warnings;
+  Recorder run(scratch.path(),
+               {.max_bytes = 1 << 20, .on_warning = [&](const std::string& w) { warnings.push_back(w); }});
+  const auto huge = ramp(1 << 20), tiny = ramp(10, 3), middle = ramp(100'000, 5);
+  run.record("huge", view(huge.data(), {1 << 20}));
+  run.record("tiny", view(tiny.data(), {10}));
+  run.record("middle", view(middle.data(), {100'000}));
+  run.record("huge", view(huge.data(), {1 << 20}));
+  run.record("tiny", view(tiny.data(), {10}));
+  run.close();
+  EXPECT_EQ(warnings.size(), 1u);
+  EXPECT_LE(folder_bytes(run.path()), 1u << 20);
+  const Reader reader(run.path());
+  for (const auto id : reader.find({.name = "huge"})) {
+    const auto event = reader.event(id);
+    EXPECT_FALSE(std::get<TensorRecord>(event.value).blob.has_value());
+    EXPECT_EQ(std::get<TensorRecord>(event.value).stats.max, (1 << 20) - 1);
+  }
+  for (const auto id : reader.find({.name = "tiny"})) EXPECT_EQ(values_of<float>(reader, id), tiny);
+  EXPECT_EQ(values_of<float>(reader, only(reader, {.name = "middle"})), middle);
+  EXPECT_EQ(reader.find({.name = "budget", .kind = EventKind::Note}).size(), 1u);
+  EXPECT_TRUE(verify(run.path()).empty());
+}
+
+TEST(Run, threads_stay_within_the_budget) {
+  ScratchFolder scratch;
+  constexpr std::uint64_t kBudget = 3 << 20;
+  Recorder run(scratch.path(), {.max_bytes = kBudget, .on_warning = [](const std::string&) {}});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i) {
+        const auto data = ramp(50'000 + static_cast<std::size_t>(i), static_cast<float>(100 * t + i));
+        run.record("x", view(data.data(), {static_cast<std::int64_t>(data.size())}));
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  run.close();
+  EXPECT_LE(folder_bytes(run.path()), kBudget + (100u << 10));  // and the journal
+  EXPECT_GE(folder_bytes(run.path()), kBudget * 9 / 10);
+  EXPECT_TRUE(verify(run.path()).empty());
+}
+
+TEST(Run, segments_of_any_size_that_can_be_asked_for) {
+  ScratchFolder scratch;
+  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
+    Recorder run(scratch.path(), {.segment_bytes = bytes});
+    const auto data = ramp(30'000);
+    EXPECT_TRUE(run.record("x", view(data.data(), {30'000})).kept);
+    EXPECT_TRUE(run.record("y", view(data.data(), {10})).kept);
+    EXPECT_TRUE(run.record("z", view(data.data() + 1, {29'999})).kept);
+    run.close();
+    EXPECT_TRUE(verify(run.path()).empty());
+    expect_healthy(run.path());
+  }
+}
+
 TEST(Run, a_ring_keeps_the_last_within_its_budget) {
   ScratchFolder scratch;
   constexpr std::uint64_t kBudget = 8 << 20;

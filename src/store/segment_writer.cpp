@@ -1,25 +1,26 @@
 // Overview. A segment begins with a reserved header; tensors follow in the order in which their slots were reserved. A
 // slot is filled outside the lock, by one pwrite (through the page cache or past it, see LargeWrites) or by stores into
-// a mapping, and gets its header entry on commit. A segment that is full (of bytes or of header) is retired; whoever
-// gives back its last slot seals it: writes the header, cuts the file behind the last tensor, renames it. A crash in
-// between leaves an .open file that the journal describes.
+// a mapping, then committed or abandoned. Which places are taken is the layout's affair (SegmentLayout). A segment that
+// is full (of bytes or of header) is retired; whoever gives back its last slot seals it: makes the header, cuts the
+// file behind the last tensor, renames it. A crash in between leaves an .open file that the journal describes.
+//
+// Writes past the page cache and stores into a mapping must not meet in one file: the kernel may hold neighbouring
+// pages of a mapping as one block, and write back old bytes with it. So nothing of a writer that may write directly is
+// mapped (Writer has one for each).
 #include "store/segment_writer.hpp"
 
 #include <fcntl.h>
-#include <fmt/compile.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <stdexcept>
-#include <thread>
 #include <utility>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "store/segment_header.hpp"
+#include "store/segment_layout.hpp"
 
 namespace tenscope::store {
 namespace {
@@ -30,8 +31,6 @@ constexpr std::uint64_t kFirstChunk = 1 << 20;
 constexpr std::uint64_t kLargestChunk = 64 << 20;
 constexpr std::uint64_t kFirstWindow = 256 << 10;
 constexpr std::uint64_t kLargestWindow = 4 << 20;
-constexpr std::uint64_t kPadEntry = 128;     // room for a pad's entry
-constexpr std::uint64_t kEntrySuffix = 72;   // room for ~N, two offsets and brackets
 constexpr std::uint64_t kLargeBytes = 4096;  // from here on a tensor is aligned to a cache line
 constexpr std::uint64_t kCacheLine = 64;
 constexpr std::uint64_t kDirectBytes = 8 << 20;  // from here on a tensor may go past the page cache
@@ -43,74 +42,22 @@ std::uint64_t alignment_of(DType dtype, std::uint64_t size_bytes) {
   return size_bytes >= kLargeBytes ? kCacheLine : item_size(dtype);
 }
 
-// Hashes of the keys of a segment's header.
-class KeySet {
- public:
-  bool insert(std::uint64_t hash) {  // false: it was there
-    if ((used_ + 1) * 2 > slots_.size()) grow();
-    std::uint64_t& slot = find(hash == 0 ? 1 : hash);
-    if (slot != 0) return false;
-    slot = hash == 0 ? 1 : hash;
-    ++used_;
-    return true;
-  }
-
- private:
-  std::uint64_t& find(std::uint64_t hash) {
-    std::size_t index = hash & (slots_.size() - 1);
-    while (slots_[index] != 0 && slots_[index] != hash) index = (index + 1) & (slots_.size() - 1);
-    return slots_[index];
-  }
-  void grow() {
-    const auto old = std::exchange(slots_, std::vector<std::uint64_t>(std::max<std::size_t>(64, slots_.size() * 2)));
-    for (const std::uint64_t hash : old) {
-      if (hash != 0) find(hash) = hash;
-    }
-  }
-
-  std::vector<std::uint64_t> slots_;  // open addressing, at most half full
-  std::size_t used_ = 0;
-};
-
 }  // namespace
 
 class Segment {
  public:
-  std::int64_t number = 0;
+  Segment(std::int64_t number_, std::uint64_t header_bytes_)
+      : number(number_), layout(header_bytes_, header_bytes_ - kHeaderPrefix), reserved(header_bytes_) {}
+
+  const std::int64_t number;
   File file;
-  File direct;                     // the same, opened when it is first written past the page cache
-  std::uint64_t header_bytes = 0;  // the 8 bytes of its length included: where the data begins
-  std::uint64_t tail = 0;
-  std::uint64_t reserved = 0;
+  File direct;  // the same, opened when it is first written past the page cache
+  SegmentLayout layout;
+  std::uint64_t reserved;
   std::uint64_t next_chunk = kFirstChunk;
-  std::uint64_t header_used = kPadEntry + 16;  // worst case of all entries so far
-  std::string header = "{";
-  KeySet keys;
-  int tensor_count = 0;
-  int pad_count = 0;
-  int slot_count = 0;
-  int in_use = 0;
   bool is_retired = false;
   Mapping window;
   std::vector<Mapping> old_windows;  // slots may still point into them
-
-  void add_pad(std::uint64_t begin, std::uint64_t end) {
-    if (begin == end) return;
-    fmt::format_to(std::back_inserter(header),
-                   FMT_COMPILE(R"("__pad__{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}},)"), pad_count++,
-                   end - begin, begin - header_bytes, end - header_bytes);
-  }
-
-  void add_tensor(const HeaderEntry& entry, const BlobRef& ref) {
-    header += entry.key.view();
-    if (!keys.insert(XXH3_64bits(entry.key.view().data(), entry.key.size()))) {
-      fmt::format_to(std::back_inserter(header), "~{}", tensor_count);
-    }
-    header += entry.rest.view();
-    const std::uint64_t begin = ref.offset - header_bytes;
-    fmt::format_to(std::back_inserter(header), FMT_COMPILE("{},{}]}},"), begin, begin + ref.size_bytes);
-    ++tensor_count;
-  }
 };
 
 SegmentWriter::SegmentWriter(std::filesystem::path folder, Options options)
@@ -121,17 +68,18 @@ SegmentWriter::SegmentWriter(std::filesystem::path folder, Options options)
 
 SegmentWriter::~SegmentWriter() = default;
 
-std::unique_ptr<Segment> SegmentWriter::open_segment(std::uint64_t entry_bytes) {
-  auto segment = std::make_unique<Segment>();
-  segment->header_bytes = round_up(8 + std::max(header_bytes_, entry_bytes + segment->header_used), kPage);
-  segment->number = options_.next_number->fetch_add(1);
+SegmentWriter::SegmentPtr SegmentWriter::open_segment(std::uint64_t least_header) {
+  const std::uint64_t header_bytes = round_up(kHeaderPrefix + std::max(header_bytes_, least_header), kPage);
+  auto segment = std::make_shared<Segment>(options_.next_number->fetch_add(1), header_bytes);
   const auto path = folder_ / fmt::format("{:06}.safetensors.open", segment->number);
   try {
+    unsealed_.reserve(unsealed_.size() + 1);
     segment->file = File(path, O_RDWR | O_CREAT | O_EXCL);
-    segment->file.reserve(0, segment->header_bytes);
-    const std::uint64_t length = segment->header_bytes - 8;
-    std::array<std::byte, 8> prefix;
-    for (int i = 0; i < 8; ++i) prefix[i] = static_cast<std::byte>(length >> (8 * i));
+    if (options_.entries != nullptr) options_.entries->change();
+    segment->file.reserve(0, header_bytes);
+    const std::uint64_t length = header_bytes - kHeaderPrefix;
+    std::array<std::byte, kHeaderPrefix> prefix;
+    for (std::size_t i = 0; i < prefix.size(); ++i) prefix[i] = static_cast<std::byte>(length >> (8 * i));
     segment->file.write_at(prefix, 0);
   } catch (...) {
     if (segment->file.is_open()) ::unlink(path.c_str());
@@ -139,10 +87,9 @@ std::unique_ptr<Segment> SegmentWriter::open_segment(std::uint64_t entry_bytes) 
     options_.next_number->compare_exchange_strong(after, segment->number);
     throw;
   }
-  segment->tail = segment->reserved = segment->header_bytes;
   if (options_.is_mapped) segment->next_chunk = kFirstWindow;
-  total_bytes_ += segment->header_bytes;
-  ++unsealed_;
+  total_bytes_ += header_bytes;
+  unsealed_.push_back(segment);
   return segment;
 }
 
@@ -161,31 +108,33 @@ Slot SegmentWriter::reserve(std::uint64_t size_bytes, DType dtype, const HeaderE
                             const void* source) {
   std::unique_lock lock(mutex_);
   if (is_closed_) throw Error(ErrorCode::Io, "cannot store tensor: the run is closed");
-  const std::uint64_t entry_bytes = entry.key.size() + entry.rest.size() + kEntrySuffix + kPadEntry;
   const std::uint64_t alignment = alignment_of(dtype, size_bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(source);
   bool is_direct = source != nullptr && address % kLargestItem == 0 && size_bytes >= kDirectBytes &&
                    large_writes_.choose() == LargeWrites::Way::Direct;
-  const auto begin_in = [&](const Segment& segment) {
-    return is_direct ? segment.tail + (address - segment.tail) % kDirectAlignment : round_up(segment.tail, alignment);
+  const auto begin_in = [&](const SegmentLayout& layout) {
+    const std::uint64_t tail = layout.tail();
+    return is_direct ? tail + (address - tail) % kDirectAlignment : round_up(tail, alignment);
   };
 
-  while (current_) {
-    const bool header_is_full = current_->header_used + entry_bytes > current_->header_bytes - 8;
-    const bool data_is_full = current_->tail > current_->header_bytes &&
-                              begin_in(*current_) + size_bytes > current_->header_bytes + options_.segment_bytes;
+  while (current_ != nullptr) {
+    const SegmentLayout& layout = current_->layout;
+    const bool header_is_full = !layout.has_header_room(entry);
+    const bool data_is_full =
+        layout.tail() > layout.begin() && begin_in(layout) + size_bytes > layout.begin() + options_.segment_bytes;
     if (header_is_full) header_bytes_ = std::min(header_bytes_ * 4, options_.largest_header);
     if (!header_is_full && !data_is_full) break;
     retire(lock);
     if (is_closed_) throw Error(ErrorCode::Io, "cannot store tensor: the run is closed");
   }
-  if (!current_) current_ = open_segment(entry_bytes);
+  if (current_ == nullptr) current_ = open_segment(SegmentLayout::least_header(entry)).get();
 
   Segment& segment = *current_;
+  SegmentLayout& layout = segment.layout;
   is_direct = is_direct && opens_direct(segment);
-  const std::uint64_t begin = begin_in(segment), end = begin + size_bytes;
+  const std::uint64_t begin = begin_in(layout), end = begin + size_bytes;
   if (end > segment.reserved) {
-    const std::uint64_t limit = segment.header_bytes + options_.segment_bytes;
+    const std::uint64_t limit = layout.begin() + options_.segment_bytes;
     const std::uint64_t ahead = std::min(segment.reserved + segment.next_chunk, std::max(limit, segment.reserved));
     const std::uint64_t size = round_up(std::max(end, ahead), kPage) - segment.reserved;
     if (!segment.file.is_linked()) throw_io("cannot store tensor", ENOENT, segment.file.path());
@@ -194,15 +143,12 @@ Slot SegmentWriter::reserve(std::uint64_t size_bytes, DType dtype, const HeaderE
     segment.reserved += size;
     segment.next_chunk = std::min(segment.next_chunk * 4, options_.is_mapped ? kLargestWindow : kLargestChunk);
   }
-  Slot slot{.ref = {segment.number, begin, size_bytes},
-            .segment = &segment,
-            .index = segment.slot_count + 1,
-            .is_direct = is_direct};
+  Slot slot{.ref = {segment.number, begin, size_bytes}, .segment = &segment, .is_direct = is_direct};
   if (access == Access::Memory && size_bytes > 0) {
     if (options_.is_mapped) {
       if (!segment.window.covers(begin, size_bytes)) {
         Mapping window(segment.file, begin, segment.reserved - begin);
-        if (segment.in_use > 0) segment.old_windows.push_back(std::move(segment.window));
+        if (layout.in_use() > 0) segment.old_windows.push_back(std::move(segment.window));
         segment.window = std::move(window);
       }
       slot.memory = segment.window.at(begin);
@@ -211,12 +157,9 @@ Slot SegmentWriter::reserve(std::uint64_t size_bytes, DType dtype, const HeaderE
       slot.memory = slot.mapping.at(begin);
     }
   }
-  segment.add_pad(segment.tail, begin);
-  segment.header_used += entry_bytes;
-  total_bytes_ += end - segment.tail;
-  segment.tail = end;
-  ++segment.slot_count;
-  ++segment.in_use;
+  const std::uint64_t tail = layout.tail();
+  slot.place = layout.add(begin, size_bytes, entry);
+  total_bytes_ += end - tail;
   return slot;
 }
 
@@ -233,92 +176,90 @@ void SegmentWriter::write(const Slot& slot, std::span<const std::byte> bytes) {
                       elapsed.count());
 }
 
-void SegmentWriter::commit(Slot slot, const HeaderEntry& entry) {
+void SegmentWriter::commit(Slot slot) noexcept {
   slot.mapping.unmap();
   std::unique_lock lock(mutex_);
-  slot.segment->add_tensor(entry, slot.ref);
-  release(slot, lock);
+  slot.segment->layout.keep(slot.place);
+  release(*slot.segment, lock);
 }
 
 void SegmentWriter::abandon(Slot slot) noexcept {
   slot.mapping.unmap();
   std::unique_lock lock(mutex_);
-  Segment& segment = *slot.segment;
-  const std::uint64_t end = slot.ref.offset + slot.ref.size_bytes;
-  if (slot.index == segment.slot_count) {
-    segment.tail = slot.ref.offset;
-    --segment.slot_count;
-    total_bytes_ -= slot.ref.size_bytes;
-  } else {
-    segment.add_pad(slot.ref.offset, end);
-  }
-  release(slot, lock);
+  SegmentLayout& layout = slot.segment->layout;
+  const std::uint64_t tail = layout.tail();
+  layout.give_back(slot.place);
+  total_bytes_ -= tail - layout.tail();
+  release(*slot.segment, lock);
 }
 
-void SegmentWriter::release(Slot& slot, std::unique_lock<std::mutex>& lock) {
-  Segment* segment = slot.segment;
-  if (--segment->in_use > 0) return;
-  segment->old_windows.clear();
-  if (!segment->is_retired) return;
-  const auto place = std::find_if(retired_.begin(), retired_.end(), [&](const auto& s) { return s.get() == segment; });
-  auto owned = std::move(*place);
-  retired_.erase(place);
-  lock.unlock();
-  seal(std::move(owned));
+void SegmentWriter::release(Segment& segment, std::unique_lock<std::mutex>& lock) noexcept {
+  if (segment.layout.in_use() > 0) return;
+  segment.old_windows.clear();
+  if (segment.is_retired) seal(segment, lock);
 }
 
 void SegmentWriter::retire(std::unique_lock<std::mutex>& lock) {
-  auto segment = std::move(current_);
-  if (segment->in_use > 0) {
-    segment->is_retired = true;
-    retired_.push_back(std::move(segment));
-    return;
-  }
-  lock.unlock();
-  seal(std::move(segment));
-  lock.lock();
+  Segment& segment = *std::exchange(current_, nullptr);
+  segment.is_retired = true;
+  if (segment.layout.in_use() == 0) seal(segment, lock);
 }
 
-void SegmentWriter::seal(std::unique_ptr<Segment> segment) noexcept {
-  segment->window.unmap();
-  const auto open_path = segment->file.path();
+// Works without the lock, and takes it again. The segment stays listed until it is sealed, so that sync() sees it.
+void SegmentWriter::seal(Segment& segment, std::unique_lock<std::mutex>& lock) noexcept {
+  lock.unlock();
+  std::optional<IoError> failure;
+  try {
+    write_sealed(segment);
+  } catch (const IoError& error) {
+    failure = error;
+  } catch (const std::exception& error) {
+    failure = IoError(Trouble::OtherIo, error.what());
+  }
+  if (failure && options_.on_seal_failed) options_.on_seal_failed(*failure);
+  lock.lock();
+  if (failure && options_.entries != nullptr) seal_error_ = failure;
+  std::erase_if(unsealed_, [&](const SegmentPtr& other) { return other.get() == &segment; });
+  sealed_.notify_all();
+}
+
+void SegmentWriter::write_sealed(Segment& segment) {
+  segment.window.unmap();
+  const auto open_path = segment.file.path();
+  const std::uint64_t size = segment.layout.tail();
+  if (segment.layout.is_empty()) {
+    ::unlink(open_path.c_str());
+    total_bytes_ -= size;
+    return;
+  }
   auto sealed_path = open_path;
   sealed_path.replace_extension();
-  try {
-    if (segment->tensor_count == 0) {
-      ::unlink(open_path.c_str());
-    } else {
-      segment->header.back() = '}';  // the last comma
-      if (segment->header.size() > segment->header_bytes - 8) throw std::length_error("header outgrew its space");
-      segment->header.resize(segment->header_bytes - 8, ' ');
-      segment->file.write_at(std::as_bytes(std::span(segment->header)), 8);
-      segment->file.truncate(segment->tail);
-      if (options_.is_durable) segment->file.sync();
-      rename_file(open_path, sealed_path);
-      if (options_.is_durable) sync_folder(folder_);
-      if (options_.on_sealed) options_.on_sealed(segment->number, sealed_path, segment->tail);
-    }
-  } catch (const IoError& error) {
-    if (options_.on_seal_failed) options_.on_seal_failed(error);
-  } catch (const std::exception& error) {
-    if (options_.on_seal_failed) options_.on_seal_failed(IoError(Trouble::OtherIo, error.what()));
+  const std::string header = segment.layout.header();
+  segment.file.write_at(std::as_bytes(std::span(header)), kHeaderPrefix);
+  segment.file.truncate(size);
+  if (options_.entries != nullptr) segment.file.sync();
+  rename_file(open_path, sealed_path);
+  if (options_.entries != nullptr) {
+    options_.entries->change();
+    options_.entries->sync();
   }
-  segment.reset();
-  --unsealed_;
+  if (options_.on_sealed) options_.on_sealed(segment.number, sealed_path, size);
 }
 
 void SegmentWriter::sync() {
-  std::lock_guard lock(mutex_);
-  for (const auto& segment : retired_) segment->file.sync();
-  if (current_) current_->file.sync();
+  std::unique_lock lock(mutex_);
+  const std::vector<SegmentPtr> segments = unsealed_;
+  const std::optional<IoError> failure = std::exchange(seal_error_, std::nullopt);
+  lock.unlock();
+  for (const SegmentPtr& segment : segments) segment->file.sync();
+  if (failure) throw IoError(*failure);
 }
 
 void SegmentWriter::close() {
   std::unique_lock lock(mutex_);
   is_closed_ = true;
-  if (current_) retire(lock);
-  lock.unlock();
-  while (unsealed_.load() > 0) std::this_thread::yield();
+  if (current_ != nullptr) retire(lock);
+  sealed_.wait(lock, [&] { return unsealed_.empty(); });
 }
 
 }  // namespace tenscope::store

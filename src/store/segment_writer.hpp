@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "store/event_encoder.hpp"
 #include "store/file.hpp"
+#include "store/folder_entries.hpp"
 #include "store/large_writes.hpp"
 #include "tenscope/event.hpp"
 
@@ -25,7 +27,7 @@ struct Slot {
   BlobRef ref;
   std::byte* memory = nullptr;  // where mapped: size_bytes to be filled; else use SegmentWriter::write
   Segment* segment = nullptr;
-  int index = 0;  // in its segment, from 1
+  std::size_t place = 0;  // in its segment's layout
   bool is_direct = false;
   Mapping mapping;
 };
@@ -37,8 +39,8 @@ class SegmentWriter {
   struct Options {
     std::uint64_t segment_bytes = 256u << 20;
     std::uint64_t largest_header = 4u << 20;
-    bool is_mapped = false;  // small tensors: keep a window of the segment mapped and give slots out of it
-    bool is_durable = false;
+    bool is_mapped = false;            // small tensors: keep a window of the segment mapped and give slots out of it
+    FolderEntries* entries = nullptr;  // where given, what is sealed is on the disk
     LargeWrites::Policy large_writes = LargeWrites::Policy::Measured;
     std::atomic<std::int64_t>* next_number = nullptr;  // shared by the segment writers of a folder
     std::function<void(std::int64_t number, const std::filesystem::path& path, std::uint64_t size_bytes)> on_sealed;
@@ -53,9 +55,11 @@ class SegmentWriter {
   Slot reserve(std::uint64_t size_bytes, DType dtype, const HeaderEntry& entry, Access access,
                const void* source = nullptr);
   void write(const Slot& slot, std::span<const std::byte> bytes);
-  void commit(Slot slot, const HeaderEntry& entry);
+  void commit(Slot slot) noexcept;   // its segment names the tensor from now on
   void abandon(Slot slot) noexcept;  // its place is given out again; behind other slots it becomes padding
 
+  // What was written to any segment before is on the disk on return. Throws, too, where that failed for a segment that
+  // was sealed since the last call.
   void sync();
   void close();  // seals what is open, waiting for slots in use; idempotent
 
@@ -63,22 +67,26 @@ class SegmentWriter {
   std::uint64_t total_bytes() const noexcept { return total_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  std::unique_ptr<Segment> open_segment(std::uint64_t entry_bytes);
+  using SegmentPtr = std::shared_ptr<Segment>;
+
+  SegmentPtr open_segment(std::uint64_t least_header);
   bool opens_direct(Segment& segment) noexcept;
-  void release(Slot& slot, std::unique_lock<std::mutex>& lock);
+  void release(Segment& segment, std::unique_lock<std::mutex>& lock) noexcept;
   void retire(std::unique_lock<std::mutex>& lock);
-  void seal(std::unique_ptr<Segment> segment) noexcept;
+  void seal(Segment& segment, std::unique_lock<std::mutex>& lock) noexcept;
+  void write_sealed(Segment& segment);
 
   const std::filesystem::path folder_;
   const Options options_;
   LargeWrites large_writes_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Segment>> retired_;  // full, but slots are still in use
-  std::unique_ptr<Segment> current_;
+  std::vector<SegmentPtr> unsealed_;  // the current one, full ones with slots in use, those being sealed
+  std::condition_variable sealed_;
+  Segment* current_ = nullptr;
   std::uint64_t header_bytes_;
   bool is_closed_ = false;
+  std::optional<IoError> seal_error_;  // to be thrown by sync()
   std::atomic<std::uint64_t> total_bytes_{0};
-  std::atomic<int> unsealed_{0};
 };
 
 }  // namespace tenscope::store

@@ -68,7 +68,7 @@ class SegmentWriterTest : public testing::TestWithParam<bool> {
     } else {
       writer.write(slot, std::as_bytes(std::span(bytes)));
     }
-    writer.commit(std::move(slot), entry);
+    writer.commit(std::move(slot));
     return ref;
   }
 
@@ -164,7 +164,7 @@ TEST_P(SegmentWriterTest, a_segment_in_use_is_sealed_when_its_last_slot_comes_ba
   } else {
     writer.write(slow, std::as_bytes(std::span("ssssssss", 8)));
   }
-  writer.commit(std::move(slow), entry);
+  writer.commit(std::move(slow));
   std::string data;
   const auto slow_entry = parse(scratch.path() / "000000.safetensors", data).at("slow@0#0");
   EXPECT_EQ(data.substr(slow_entry.begin, 8), "ssssssss");

@@ -287,6 +287,24 @@ TEST(Trouble, too_many_open_files) {
   expect_consistent(run, counts);
 }
 
+TEST(Trouble, what_is_too_large_for_the_disk_does_not_hold_up_the_small) {
+  ScratchFolder scratch;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{2 << 20, 2 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    Warnings warnings;
+    Recorder run(scratch.path(), warnings.options({.name = "r"}));
+    const auto large = record_many(run, 3, 1 << 20), small = record_many(run, 5, 100);
+    run.close();
+    ::_exit(large.kept == 0 && small.kept == 5 && warnings.all.size() == 1 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_TRUE(verify(scratch.path() / "r").empty());
+}
+
 TEST(Trouble, a_file_size_limit_does_not_kill) {
   ScratchFolder scratch;
   const pid_t child = ::fork();

@@ -4,7 +4,8 @@
 // written by one big write. What the last tensors of that name were decides the order: was the last stored already, the
 // fingerprint alone is taken first, so an unchanged tensor costs its hash; were two in a row new, this one is likely to
 // be, and a very large one is written while a second thread takes its summary (if it was known after all, its place is
-// given back). The line is appended after the bytes are in the page cache, so a line never promises more than is there.
+// given back). The line is appended after the bytes are in the page cache, so a line never promises more than is there;
+// the tensor's place in the segment is kept after the line, so a sealed segment names nothing of which no line tells.
 #include "store/writer.hpp"
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include <future>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "kernels/summarize.hpp"
 #include "store/event_encoder.hpp"
@@ -30,6 +32,8 @@ constexpr std::uint64_t kSmallBytes = 64 << 10;
 constexpr std::uint64_t kTwoThreadBytes = 8 << 20;
 constexpr std::int64_t kRetryNs = 1'000'000'000;
 constexpr std::int64_t kSyncNs = 1'000'000'000;
+constexpr std::uint64_t kSmallestSegment = 4 << 10;
+constexpr std::uint64_t kLargestSegment = std::uint64_t{1} << 50;  // sums of sizes stay far from overflowing
 constexpr std::uint64_t kSmallestRingSegment = 256 << 10;
 constexpr std::uint64_t kSmallestPart = 64 << 10;
 constexpr std::uint64_t kLargestPart = 64 << 20;
@@ -76,13 +80,13 @@ std::string_view reason_of(Trouble trouble) noexcept {
   return "";
 }
 
-// In a ring an eighth of the budget a segment, of which two are open, and a sixteenth a part of the journal: what is
-// open fits beside what is finished.
+// In a ring a twelfth of the budget a segment, of which three may be open, and a sixteenth a part of the journal:
+// what is open fits beside what is finished.
 Writer::Options with_ring_sizes(Writer::Options options) {
   if (options.max_bytes > 0 && options.keep == Keep::Last) {
-    options.segment_bytes = std::min(options.segment_bytes, std::max(options.max_bytes / 8, kSmallestRingSegment));
+    options.segment_bytes = std::min(options.segment_bytes, std::max(options.max_bytes / 12, kSmallestRingSegment));
   }
-  options.segment_bytes = std::max<std::uint64_t>(options.segment_bytes, 4096);
+  options.segment_bytes = std::clamp(options.segment_bytes, kSmallestSegment, kLargestSegment);
   return options;
 }
 
@@ -129,24 +133,36 @@ Writer::Writer(std::filesystem::path folder, const Options& options, const std::
     : folder_(std::move(folder)),
       options_(with_ring_sizes(options)),
       run_step_(run_step),
+      entries_(folder_),
       ring_(part_bytes(options_) == 0
                 ? std::optional<Ring>()
-                : std::optional<Ring>(
-                      std::in_place, options_.max_bytes - std::min(options_.max_bytes,
-                                                                   2 * options_.segment_bytes + part_bytes(options_)))),
-      small_(folder_, segment_options(true)),
-      large_(folder_, segment_options(false)),
+                : std::optional<Ring>(std::in_place, options_.max_bytes -
+                                                         std::min(options_.max_bytes, kRoutes * options_.segment_bytes +
+                                                                                          part_bytes(options_)))),
+      small_(folder_, segment_options(Route::Small)),
+      large_(folder_, segment_options(Route::Large)),
+      strided_(folder_, segment_options(Route::Strided)),
       journal_(folder_, {.part_bytes = part_bytes(options_),
-                         .is_durable = options_.durability == Durability::Disk,
+                         .entries = durable_entries(),
                          .on_part = [this](const auto& part, std::uint64_t size) { ring_->add(part, size); }}) {
-  if (options_.durability == Durability::Disk) sync_folder(folder_);
+  entries_.sync();
   synced_ns_ = monotonic_ns();
 }
 
-SegmentWriter::Options Writer::segment_options(bool is_mapped) {
+FolderEntries* Writer::durable_entries() noexcept {
+  return options_.durability == Durability::Disk ? &entries_ : nullptr;
+}
+
+SegmentWriter& Writer::segments(Route route) noexcept {
+  return route == Route::Small ? small_ : route == Route::Large ? large_ : strided_;
+}
+
+SegmentWriter::Options Writer::segment_options(Route route) {
+  const auto large_writes = route == Route::Large ? LargeWrites::Policy::Measured : LargeWrites::Policy::Cached;
   SegmentWriter::Options options{.segment_bytes = options_.segment_bytes,
-                                 .is_mapped = is_mapped,
-                                 .is_durable = options_.durability == Durability::Disk,
+                                 .is_mapped = route == Route::Small,
+                                 .entries = durable_entries(),
+                                 .large_writes = large_writes,
                                  .next_number = &next_segment_,
                                  .on_seal_failed = [this](const IoError& error) {
                                    if (options_.on_trouble) options_.on_trouble(error.trouble(), error.what());
@@ -195,6 +211,38 @@ std::optional<BlobTable::Known> Writer::find(const Fingerprint& fingerprint, con
   return blobs_.find(fingerprint, tensor.dtype, size_bytes, ring_ ? ring_->fresh_from() : 0);
 }
 
+namespace {
+
+// A tensor's place in a segment, filled; given back unless it is kept.
+class Place {
+ public:
+  Place(SegmentWriter& segments, Slot slot) : segments_(&segments), slot_(std::move(slot)) {}
+  Place(Place&& other) noexcept : segments_(std::exchange(other.segments_, nullptr)), slot_(std::move(other.slot_)) {}
+  Place& operator=(Place&& other) noexcept {
+    std::swap(segments_, other.segments_);
+    std::swap(slot_, other.slot_);
+    return *this;
+  }
+  ~Place() {
+    if (segments_ != nullptr) segments_->abandon(std::move(slot_));
+  }
+
+  const Slot& slot() const noexcept { return slot_; }
+  void keep() noexcept { std::exchange(segments_, nullptr)->commit(std::move(slot_)); }
+
+ private:
+  SegmentWriter* segments_;
+  Slot slot_;
+};
+
+}  // namespace
+
+// Neither: the budget did not allow it.
+struct Writer::Stored {
+  std::optional<Place> place;
+  std::optional<BlobRef> duplicate;  // it was there after all
+};
+
 Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values) {
   validate(tensor);
   journal_backoff_.check();
@@ -214,29 +262,24 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
   const Last before = last.load(std::memory_order_relaxed);
   if (is_small || before == Last::Duplicate) look_up(kernels::fingerprint(tensor));
   const bool is_worth_a_guess =
-      before == Last::NewTwice && values == Values::Full && has_no_fixed_budget() && is_worth_two_threads(tensor, size);
+      before == Last::NewTwice && values == Values::Full && !has_fixed_budget() && is_worth_two_threads(tensor, size);
   if (!summary && !is_small && !is_worth_a_guess) {
     summary = kernels::summarize(tensor);
     look_up(summary->fingerprint);
   }
   bool is_duplicate = blob.has_value();
 
+  Stored stored;
   if (values == Values::Stats) {
     blob.reset();
-    if (!summary) {
-      summary = kernels::summarize(tensor);
-      blobs_.insert(*summary, tensor.dtype, size, std::nullopt);
-    }
   } else if (!blob) {
-    if (may_store(size)) {
-      const Stored stored = store(info, tensor, size, summary);
-      blob = stored.blob;
-      is_duplicate = stored.is_duplicate;
-      if (!is_duplicate) blobs_.insert(*summary, tensor.dtype, size, blob);
-    } else if (!summary) {
-      summary = kernels::summarize(tensor);
-    }
+    stored = store(info, tensor, size, summary);
+    blob = stored.duplicate;
+    is_duplicate = blob.has_value();
   }
+  if (stored.place) blob = stored.place->slot().ref;
+  const bool is_new = stored.place || (values == Values::Stats && !summary);
+  if (!summary) summary = kernels::summarize(tensor);
   if (!is_small) {
     const bool is_in_a_row = before == Last::New || before == Last::NewTwice;
     last.store(is_duplicate ? Last::Duplicate : is_in_a_row ? Last::NewTwice : Last::New, std::memory_order_relaxed);
@@ -245,6 +288,8 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
   TextBuffer& line = line_buffer();
   encode_event(line, info, thread_id(), tensor, *summary, blob, values == Values::Full && size > 0);
   const std::uint64_t seq = append(line.view());
+  if (stored.place) stored.place->keep();
+  if (is_new) blobs_.insert(*summary, tensor.dtype, size, blob);
   sync_when_due();
   return {.kept = true,
           .duplicate = is_duplicate && values == Values::Full,
@@ -256,74 +301,80 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
 
 Writer::Stored Writer::store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes,
                              std::optional<Summary>& summary) {
-  segments_backoff_.check();
-  thread_local HeaderEntry entry;
-  encode_header_entry(entry, info.name, info.step, info.call, tensor.dtype, tensor.shape);
-  const bool is_small = size_bytes <= kSmallBytes;
-  SegmentWriter& segments = is_small ? small_ : large_;
-  const bool is_contiguous = is_c_order(tensor);
-  const auto write = [&](const Slot& slot) {
-    segments.write(slot, {static_cast<const std::byte*>(tensor.data), size_bytes});
-  };
+  const Route route = size_bytes <= kSmallBytes ? Route::Small : is_c_order(tensor) ? Route::Large : Route::Strided;
+  Backoff& backoff = segments_backoff_[static_cast<std::size_t>(route)];
+  backoff.check();
   try {
-    Slot slot = segments.reserve(
-        size_bytes, tensor.dtype, entry,
-        is_small || !is_contiguous ? SegmentWriter::Access::Memory : SegmentWriter::Access::Write, tensor.data);
-    const BlobRef ref = slot.ref;
-    std::optional<BlobTable::Known> known;
-    try {
-      if (summary && slot.memory != nullptr) {
-        kernels::copy_c_order(tensor, slot.memory);
-      } else if (summary) {
-        write(slot);
-      } else if (is_small || !is_contiguous) {
+    std::optional<Slot> reserved = reserve(info, tensor, size_bytes, route);
+    if (!reserved) {
+      tell_of_budget(size_bytes);
+      return {};
+    }
+    Place place(segments(route), std::move(*reserved));
+    const Slot& slot = place.slot();
+    const auto write = [&] { segments(route).write(slot, {static_cast<const std::byte*>(tensor.data), size_bytes}); };
+    if (route != Route::Large) {
+      if (!summary) {
         summary = kernels::summarize(tensor, slot.memory);
-      } else {
-        summary = summarize_beside(tensor, [&] { write(slot); });
-        known = find(summary->fingerprint, tensor, size_bytes);
+      } else if (slot.memory != nullptr) {
+        kernels::copy_c_order(tensor, slot.memory);
       }
-    } catch (...) {
-      segments.abandon(std::move(slot));
-      throw;
+    } else if (summary) {
+      write();
+    } else {
+      summary = summarize_beside(tensor, write);
+      const auto known = find(summary->fingerprint, tensor, size_bytes);
+      if (known && known->blob) return {.place = {}, .duplicate = known->blob};
     }
-    if (known && known->blob) {
-      segments.abandon(std::move(slot));
-      return {*known->blob, true};
-    }
-    segments.commit(std::move(slot), entry);
-    return {ref, false};
+    return {.place = std::move(place), .duplicate = {}};
   } catch (const IoError& error) {
-    segments_backoff_.set(error);
+    backoff.set(error);
     throw;
   }
 }
 
-bool Writer::has_no_fixed_budget() const noexcept { return options_.max_bytes == 0 || ring_; }
+std::optional<Slot> Writer::reserve(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes,
+                                    Route route) {
+  thread_local HeaderEntry entry;
+  encode_header_entry(entry, info.name, info.step, info.call, tensor.dtype, tensor.shape);
+  std::unique_lock budget(budget_mutex_, std::defer_lock);
+  if (has_fixed_budget()) budget.lock();
+  if (!fits(size_bytes)) return std::nullopt;
+  const bool is_large = route == Route::Large;
+  return segments(route).reserve(size_bytes, tensor.dtype, entry,
+                                 is_large ? SegmentWriter::Access::Write : SegmentWriter::Access::Memory,
+                                 is_large ? tensor.data : nullptr);
+}
 
-bool Writer::may_store(std::uint64_t size_bytes) {
+bool Writer::has_fixed_budget() const noexcept { return options_.max_bytes > 0 && !ring_; }
+
+bool Writer::fits(std::uint64_t size_bytes) {
   if (options_.max_bytes == 0) return true;
-  if (ring_ && size_bytes <= options_.max_bytes / 2) {
+  if (ring_) {
+    if (size_bytes > options_.max_bytes / 2) return false;
     if (size_bytes > options_.segment_bytes) ring_->make_room(size_bytes);
     return true;
   }
-  if (!ring_) {
-    if (budget_is_used_up_.load(std::memory_order_relaxed)) return false;
-    if (small_.total_bytes() + large_.total_bytes() + journal_.size_bytes() + size_bytes <= options_.max_bytes)
-      return true;
-  }
-  if (budget_is_used_up_.exchange(true)) return false;
+  const std::uint64_t used =
+      small_.total_bytes() + large_.total_bytes() + strided_.total_bytes() + journal_.size_bytes();
+  return used + size_bytes <= options_.max_bytes;
+}
+
+void Writer::tell_of_budget(std::uint64_t size_bytes) {
+  if (has_told_of_budget_.exchange(true)) return;
   const auto message = ring_ ? fmt::format(
                                    "a tensor of {} bytes is too large for a ring of {} bytes: of such only the "
                                    "statistics are kept",
                                    size_bytes, options_.max_bytes)
-                             : fmt::format("the budget of {} bytes is used up: from here on only statistics are kept",
-                                           options_.max_bytes);
-  TextBuffer& line = line_buffer();
+                             : fmt::format(
+                                   "a tensor of {} bytes does not fit into what is left of the budget of {} bytes: of "
+                                   "such only the statistics are kept",
+                                   size_bytes, options_.max_bytes);
+  TextBuffer line;
   encode_event(line, {.kind = EventKind::Note, .name = kBudgetNote, .step = run_step_.load()}, thread_id(),
                EventValue(message));
   append(line.view());
   if (options_.on_trouble) options_.on_trouble(Trouble::Budget, fmt::format("{}: {}", message, folder_.string()));
-  return false;
 }
 
 void Writer::step(std::int64_t number) {
@@ -375,11 +426,17 @@ void Writer::sync_when_due() {
   if (monotonic_ns() - synced_ns_.load(std::memory_order_relaxed) >= kSyncNs) sync();
 }
 
+// Nothing that is reserved may be held here: close() waits for it under the same lock.
 void Writer::sync() {
+  std::lock_guard guard(close_mutex_);
+  if (is_closed_) return;
   synced_ns_ = monotonic_ns();
   small_.sync();
   large_.sync();
+  strided_.sync();
+  entries_.sync();  // before the journal, so that a line's segment has its name when the line is there
   journal_.sync();
+  entries_.sync();  // the journal may have been rotated meanwhile
 }
 
 void Writer::close() {
@@ -387,18 +444,13 @@ void Writer::close() {
   if (is_closed_.exchange(true)) return;
   small_.close();
   large_.close();
+  strided_.close();
   write_dropped(JournalWriter::Urgency::LastWord);
   TextBuffer line;
   encode_event(line, {.kind = EventKind::Note, .name = kClosedNote, .step = run_step_.load()}, thread_id(),
                EventValue());
-  try {
-    journal_.append(line.view(), JournalWriter::Urgency::LastWord);
-    if (options_.durability == Durability::Disk) journal_.sync();
-  } catch (...) {
-    journal_.close();
-    throw;
-  }
-  journal_.close();
+  journal_.close(line.view());
+  entries_.sync();
 }
 
 }  // namespace tenscope::store

@@ -11,6 +11,7 @@
 
 #include "store/blob_table.hpp"
 #include "store/call_counter.hpp"
+#include "store/folder_entries.hpp"
 #include "store/journal_writer.hpp"
 #include "store/ring.hpp"
 #include "store/segment_writer.hpp"
@@ -57,20 +58,25 @@ class Writer {
     std::optional<IoError> error_;
   };
 
-  SegmentWriter::Options segment_options(bool is_mapped);
+  struct Stored;
+
+  // Where a tensor goes: small ones to a mapped file, large ones by a write, which needs them in C order.
+  enum class Route : std::uint8_t { Small, Large, Strided };
+  static constexpr int kRoutes = 3;
+  SegmentWriter::Options segment_options(Route route);
+  SegmentWriter& segments(Route route) noexcept;
+  FolderEntries* durable_entries() noexcept;
   void resolve(EventInfo& info);
   std::uint64_t append(std::string_view body);
-  struct Stored {
-    BlobRef blob;
-    bool is_duplicate = false;
-  };
   // Takes the summary, too, where there is none yet.
   Stored store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes,
                std::optional<Summary>& summary);
+  std::optional<Slot> reserve(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes, Route route);
   std::optional<BlobTable::Known> find(const Fingerprint& fingerprint, const TensorView& tensor,
                                        std::uint64_t size_bytes);
-  bool has_no_fixed_budget() const noexcept;
-  bool may_store(std::uint64_t size_bytes);
+  bool has_fixed_budget() const noexcept;
+  bool fits(std::uint64_t size_bytes);
+  void tell_of_budget(std::uint64_t size_bytes);
   void write_dropped_when_due() noexcept;
   void write_dropped(JournalWriter::Urgency urgency) noexcept;
   void sync_when_due();
@@ -78,14 +84,16 @@ class Writer {
   const std::filesystem::path folder_;
   const Options options_;
   const std::atomic<std::int64_t>& run_step_;
+  FolderEntries entries_;
   std::optional<Ring> ring_;
   std::atomic<std::int64_t> next_segment_{0};
   SegmentWriter small_;
   SegmentWriter large_;
+  SegmentWriter strided_;
   JournalWriter journal_;
   BlobTable blobs_;
   CallCounter calls_;
-  Backoff segments_backoff_;
+  std::array<Backoff, kRoutes> segments_backoff_;  // what is too large for the disk does not hold up the small
   Backoff journal_backoff_;
 
   // Of a large tensor, by the hash of its name: was the last one new, the two last ones, or was it stored already?
@@ -97,8 +105,10 @@ class Writer {
   std::atomic<std::uint64_t> unsaid_dropped_{0};  // since
   std::atomic<std::int64_t> dropped_written_ns_{0};
   std::atomic<std::int64_t> synced_ns_{0};
-  std::atomic<bool> budget_is_used_up_{false};
-  std::mutex close_mutex_;
+  // What fits is reserved before another thread looks. Recursive, because a warning may be given under it.
+  std::recursive_mutex budget_mutex_;
+  std::atomic<bool> has_told_of_budget_{false};
+  std::mutex close_mutex_;  // also of sync(): what is being closed is on the disk when sync() returns
   std::atomic<bool> is_closed_{false};
 };
 
