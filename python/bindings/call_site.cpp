@@ -10,12 +10,15 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
+
+#include "bindings/object.hpp"
 
 namespace tenscope::python {
 namespace {
 
 struct Entry {
-  PyCodeObject* code = nullptr;
+  Ref code;
   int instruction = -1;
   std::string text;
 };
@@ -28,28 +31,21 @@ int instruction_of(PyFrameObject* frame) {
 #endif
 }
 
-// The folder of tenscope's own Python: what calls from there has its site elsewhere, and says so itself.
+// The folder of tenscope's own Python: what calls from there has its site elsewhere, and says so itself. No static
+// initialiser: it runs Python, and a thread that waits for one while it has the GIL would wait for ever.
 const std::string& package_folder() {
-  static const std::string folder = [] {
-    PyObject* module = PyImport_ImportModule("tenscope.errors");
-    PyObject* file = module ? PyObject_GetAttrString(module, "__file__") : nullptr;
-    const char* text = file ? PyUnicode_AsUTF8(file) : nullptr;
-    std::string path = text ? text : "";
-    PyErr_Clear();
-    Py_XDECREF(file);
-    Py_XDECREF(module);
-    return path.empty() ? std::string("?") : path.substr(0, path.rfind('/') + 1);
-  }();
-  return folder;
+  static auto* folder = new std::string;
+  if (!folder->empty()) return *folder;
+  const Ref module = Ref::steal(PyImport_ImportModule("tenscope.errors"));
+  const std::string path = utf8(attribute(module.get(), "__file__").get());
+  drop_error();
+  if (folder->empty()) *folder = path.empty() ? "?" : path.substr(0, path.rfind('/') + 1);
+  return *folder;
 }
 
 std::string describe(PyFrameObject* frame, PyCodeObject* code) {
-  const char* file = PyUnicode_AsUTF8(code->co_filename);
-  if (!file) {
-    PyErr_Clear();
-    return {};
-  }
-  if (std::string_view(file).starts_with(package_folder())) return {};
+  const std::string file = utf8(code->co_filename);
+  if (file.empty() || file.starts_with(package_folder())) return {};
   std::error_code failed;
   std::string folder = std::filesystem::current_path(failed).string() + "/";
   std::string_view path(file);
@@ -68,19 +64,19 @@ CallSite::CallSite() noexcept {
   PyFrameObject* frame = PyEval_GetFrame();
   if (!frame) return;
   try {
-    PyCodeObject* code = PyFrame_GetCode(frame);
+    Ref code = Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
     int instruction = instruction_of(frame);
-    auto hash = reinterpret_cast<std::uintptr_t>(code) / 16 * 31 + static_cast<unsigned>(instruction);
+    auto hash = reinterpret_cast<std::uintptr_t>(code.get()) / 16 * 31 + static_cast<unsigned>(instruction);
     Entry& entry = (*cache)[hash % cache->size()];
-    if (entry.code != code || entry.instruction != instruction) {
-      std::string fresh = describe(frame, code);
+    if (entry.code.get() != code.get() || entry.instruction != instruction) {
+      std::string fresh = describe(frame, reinterpret_cast<PyCodeObject*>(code.get()));
       entry.text = std::move(fresh);
       entry.instruction = instruction;
       std::swap(entry.code, code);
     }
     size = std::min(entry.text.size(), sizeof text);
+    while (size < entry.text.size() && size > 0 && (entry.text[size] & 0xC0) == 0x80) --size;  // no half character
     std::memcpy(text, entry.text.data(), size);
-    Py_XDECREF(code);
   } catch (...) {
     size = 0;
   }

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "bindings/module.hpp"
-#include "bindings/python_value.hpp"
 #include "bindings/tensor_adapter.hpp"
+#include "bindings/value_adapter.hpp"
 #include "compare/value_diff.hpp"
 #include "format/format.hpp"
 #include "kernels/simd_target.hpp"
@@ -63,7 +63,9 @@ void init_compare(nb::module_& m) {
   m.def("side_from_file", [](const std::string& path) { return Side{without_gil([&] { return load(path); })}; });
   m.def(
       "side_from_object",
-      [](nb::handle object, nb::handle reduce) { return Side{python::value_of(object.ptr(), reduce.ptr())}; },
+      [](nb::handle object, nb::handle reduce) {
+        return Side{python::value_of(object, python::ValueFor::Comparison, reduce)};
+      },
       nb::arg().none(), nb::arg());
   m.def("is_tensor_like", [](nb::handle object) { return python::is_tensor_like(object.ptr()); }, nb::arg().none());
   m.def("is_loadable", [](const std::string& path) { return is_loadable(path); });

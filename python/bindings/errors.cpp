@@ -1,16 +1,17 @@
 #include "bindings/module.hpp"
+#include "bindings/object.hpp"
 #include "tenscope/error.hpp"
 
 // A tenscope::Error becomes the Python class that tenscope.errors lists for its code.
 void set_python_error(const tenscope::Error& error) noexcept {
-  std::string code(to_string(error.code()));
-  PyObject* errors = PyImport_ImportModule("tenscope.errors");
-  PyObject* table = errors ? PyObject_GetAttrString(errors, "BY_CODE") : nullptr;
-  PyObject* type = table ? PyDict_GetItemString(table, code.c_str()) : nullptr;
-  PyErr_Clear();
-  PyErr_SetString(type ? type : PyExc_RuntimeError, error.what());
-  Py_XDECREF(table);
-  Py_XDECREF(errors);
+  using tenscope::python::attribute;
+  using tenscope::python::Ref;
+  const std::string code(to_string(error.code()));
+  const Ref errors = Ref::steal(PyImport_ImportModule("tenscope.errors"));
+  const Ref table = attribute(errors.get(), "BY_CODE");
+  const Ref type = Ref::share(table ? PyDict_GetItemString(table.get(), code.c_str()) : nullptr);
+  tenscope::python::drop_error();
+  PyErr_SetString(type ? type.get() : PyExc_RuntimeError, error.what());
 }
 
 void init_errors(nb::module_&) {

@@ -10,34 +10,34 @@
 
 namespace tenscope::python {
 
-// A run that Python opened. All functions here need the GIL, except warn_later.
+// A run that Python opened. Whoever uses one holds it (std::shared_ptr) to the end of that use: wherever Python code
+// can run, or the GIL is released, the run may be closed, replaced by another and dropped. All functions here need the
+// GIL, except warn_later.
 struct LiveRun {
   LiveRun(const std::filesystem::path& base, RunOptions options);
-  ~LiveRun();
+
+  // Counts an event that was lost before it reached the run and warns of the first.
+  void count_dropped(const std::string& warning);
 
   Run run;
-  bool strict;
+  const bool strict;
   std::atomic<std::uint64_t> dropped{0};  // lost before they reached the run
 };
 
-std::shared_ptr<LiveRun> open_run(const std::filesystem::path& base, RunOptions options);
-
-// The owner of a run that open_run returned: hold it where the GIL is released while the run is in use. Null for
-// others.
-std::shared_ptr<LiveRun> share(const Run& run);
-bool is_strict(const Run& run);
-
-// Counts an event that was lost before it reached the run and warns of it once per kind of trouble.
-void count_dropped(Run& run, const std::string& warning);
+// Whether what goes wrong in the recorder raises: TENSCOPE_STRICT, or the current run is strict.
+bool is_strict();
 
 // The run may warn on a thread without the GIL and under its own lock, so warnings are queued and issued by
 // issue_warnings as Python warnings (tenscope.RecordingWarning); an error that a filter makes of one goes to stderr.
 void warn_later(const std::string& message) noexcept;
 void issue_warnings() noexcept;
 
-// The process-wide run; null for none.
+// The process-wide run that tenscope.init() opened; null for none.
 void set_current_run(std::shared_ptr<LiveRun> run);
 std::shared_ptr<LiveRun> share_current_run();
+
+// Whether there is a current run that is enabled: the quick question before anything else.
+bool is_recording() noexcept;
 
 class GilRelease {
  public:

@@ -11,6 +11,7 @@ namespace {
 
 using tenscope::python::Borrowed;
 using tenscope::python::BorrowedTensor;
+using tenscope::python::Ref;
 
 nb::object fingerprint(nb::handle object) {
   BorrowedTensor borrowed;
@@ -27,11 +28,9 @@ std::atomic<int> g_listeners{0};
 // While somebody listens it hands on to the module's attribute spy_active, which tenscope.probes.spy sets.
 PyObject* spy(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   if (g_listeners.load(std::memory_order_relaxed) == 0) Py_RETURN_NONE;
-  PyObject* active = PyObject_GetAttrString(module, "spy_active");
-  if (active == nullptr) return nullptr;
-  PyObject* result = PyObject_Vectorcall(active, args, static_cast<size_t>(count), keywords);
-  Py_DECREF(active);
-  return result;
+  const Ref active = Ref::steal(PyObject_GetAttrString(module, "spy_active"));
+  if (!active) return nullptr;
+  return PyObject_Vectorcall(active.get(), args, static_cast<size_t>(count), keywords);
 }
 
 PyMethodDef g_spy_method = {

@@ -1,80 +1,29 @@
 // Overview: any Python object becomes events.
 //
 // Numbers, text and None go inline, tensors by their bytes. A nest is walked depth first, each leaf under a dotted
-// name; the walk is bounded in depth and in leaves, and remembers the containers above it, so that cycles end. What
-// could not be recorded is said: a placeholder text with meta "unsupported", or a note "not_seen" or "by_parts". While
-// an object is walked its elements may run Python (keys' __str__, a device copy), so every borrowed reference is taken
-// first, and a flag of the thread keeps the recorder from recording itself.
+// name (nest.hpp has the walk and its limits). What could not be recorded is said: a placeholder text with meta
+// "unsupported", or a note "not_seen" or "by_parts". While an object is walked its elements may run Python (keys'
+// __str__, a device copy), so the run and every reference are held, and a flag of the thread keeps the recorder from
+// recording itself.
 #include "bindings/recording.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <array>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "bindings/live_run.hpp"
 #include "bindings/module.hpp"
+#include "bindings/nest.hpp"
+#include "bindings/object.hpp"
 #include "bindings/tensor_adapter.hpp"
 #include "core/json_writer.hpp"
 
 namespace tenscope::python {
 namespace {
 
-constexpr int kMaxDepth = 64;
-constexpr int kMaxLeaves = 65536;
 constexpr std::size_t kReleaseGilBytes = 1u << 20;
-
-// A new reference that is dropped at the end of the scope.
-class Ref {
- public:
-  explicit Ref(PyObject* owned) : object_(owned) {}
-  ~Ref() { Py_XDECREF(object_); }
-  Ref(const Ref&) = delete;
-  Ref& operator=(const Ref&) = delete;
-  PyObject* get() const { return object_; }
-  explicit operator bool() const { return object_ != nullptr; }
-
- private:
-  PyObject* object_;
-};
-
-struct PythonError {};  // thrown with a Python error set
-
-PyObject* checked(PyObject* object) {
-  if (!object) throw PythonError{};
-  return object;
-}
-
-PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
-
-bool type_has(PyObject* object, PyObject* name) noexcept { return _PyType_Lookup(Py_TYPE(object), name) != nullptr; }
-
-std::string type_name(PyObject* object) {
-  Ref module(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__module__"));
-  Ref name(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__qualname__"));
-  PyErr_Clear();
-  const char* module_text = module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8(module.get()) : nullptr;
-  const char* name_text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
-  PyErr_Clear();
-  if (!name_text) return Py_TYPE(object)->tp_name;
-  if (!module_text || std::strcmp(module_text, "builtins") == 0) return name_text;
-  return std::string(module_text) + "." + name_text;
-}
-
-// Text that has lone surrogates is kept with them escaped.
-std::string utf8(PyObject* text) {
-  Py_ssize_t size = 0;
-  if (const char* data = PyUnicode_AsUTF8AndSize(text, &size)) return {data, static_cast<std::size_t>(size)};
-  PyErr_Clear();
-  Ref bytes(checked(PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace")));
-  return {PyBytes_AS_STRING(bytes.get()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.get()))};
-}
-
-std::string str(PyObject* object) {
-  Ref text(checked(PyObject_Str(object)));
-  return utf8(text.get());
-}
+constexpr int kMaxConversions = 64;  // by tenscope.register, of one value
 
 // One JSON object with `members` (as `"key":value`) added to those of `meta`.
 std::string with_members(std::string_view meta, const std::string& members) {
@@ -120,17 +69,27 @@ class Walk {
     if (PyLong_Check(object)) return put_integer(object);
     if (object == Py_None) return put(nullptr);
     if (PyUnicode_Check(object)) return put(utf8(object));
-    if (PyDict_Check(object)) return visit_dict(object);
-    if (PyList_Check(object)) return visit_list(object);
-    if (PyTuple_Check(object)) return visit_tuple(object);
+    if (PyDict_Check(object)) return visit_nest(object, TypeClass::Dict);
+    if (PyList_Check(object)) return visit_nest(object, TypeClass::List);
+    if (PyTuple_Check(object)) return visit_nest(object, TypeClass::Tuple);
     if (visit_tensor(object)) return;
     visit_other(object);
+  }
+
+  // Says in the run what is not in it.
+  void note(std::string_view note_name, const std::string& reason) {
+    EventInfo info = info_;
+    info.kind = EventKind::Note;
+    info.name = note_name;
+    info.call = -1;
+    std::string meta = with_members(info_.meta, json_member("name", name()) + "," + json_member("reason", reason));
+    info.meta = meta;
+    count(run_.record(info, EventValue(std::string(name()) + ": " + reason)));
   }
 
  private:
   template <class T>
   void put(T&& value, std::string_view meta = {}) {
-    if (leaves_++ >= kMaxLeaves) return;
     EventInfo info = info_;
     info.name = name();
     if (!meta.empty()) info.meta = meta;
@@ -145,26 +104,14 @@ class Walk {
     int overflow = 0;
     long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (!overflow) return put(static_cast<std::int64_t>(value));
-    Ref digits(PyNumber_ToBase(object, 10));
+    const Ref digits = Ref::steal(PyNumber_ToBase(object, 10));
     if (digits) return put(BigInt{utf8(digits.get())});
-    PyErr_Clear();
+    drop_error();
     put_placeholder(object, "an integer of too many digits to print");
   }
 
   void put_placeholder(PyObject* object, const std::string& reason) {
-    put("<" + type_name(object) + ">", with_members(info_.meta, json_member("unsupported", reason)));
-  }
-
-  void note_not_seen(const std::string& reason) { note(kNotSeenNote, reason); }
-
-  void note(std::string_view note_name, const std::string& reason) {
-    EventInfo info = info_;
-    info.kind = EventKind::Note;
-    info.name = note_name;
-    info.call = -1;
-    std::string meta = with_members(info_.meta, json_member("name", name()) + "," + json_member("reason", reason));
-    info.meta = meta;
-    count(run_.record(info, EventValue(std::string(name()) + ": " + reason)));
+    put(fmt::format("<{}>", type_name(object)), with_members(info_.meta, json_member("unsupported", reason)));
   }
 
   bool visit_tensor(PyObject* object) {
@@ -187,135 +134,106 @@ class Walk {
   }
 
   void put_tensor(const TensorView& view) {
-    if (leaves_++ >= kMaxLeaves) return;
     EventInfo info = info_;
     info.name = name();
     if (size_bytes(view) < kReleaseGilBytes) return count(run_.record(info, view, values_));
-    auto keep = share(run_);  // another thread may close and drop the run meanwhile
     GilRelease release;
     count(run_.record(info, view, values_));
   }
 
   void visit_numpy_scalar(PyObject* object, DTypeKind kind) {
-    if (kind == DTypeKind::Bool) return put(PyObject_IsTrue(object) == 1);
+    if (kind == DTypeKind::Bool) {
+      const int truth = PyObject_IsTrue(object);
+      if (truth < 0) throw PythonError{};
+      return put(truth == 1);
+    }
     if (kind == DTypeKind::Float) {
       double value = PyFloat_AsDouble(object);
       if (value == -1.0 && PyErr_Occurred()) throw PythonError{};
       return put(value);
     }
-    Ref integer(checked(PyNumber_Index(object)));
-    put_integer(integer.get());
+    put_integer(checked(PyNumber_Index(object)).get());
   }
 
   // A tensor that has no plain bytes (sparse, quantised, nested, a wrapper) is recorded by the parts that
   // tenscope.recording.parts names.
   void visit_parts(PyObject* object, const std::string& reason) {
-    Ref module(checked(PyImport_ImportModule("tenscope.recording.parts")));
-    Ref parts(checked(PyObject_CallMethod(module.get(), "parts", "O", object)));
+    const Ref module = checked(PyImport_ImportModule("tenscope.recording.parts"));
+    const Ref parts = checked(PyObject_CallMethod(module.get(), "parts", "O", object));
     if (PyDict_Check(parts.get()) && PyDict_GET_SIZE(parts.get()) > 0) {
       note(kByPartsNote, reason + ", recorded by its parts");
-      return visit_dict(parts.get());
+      return visit_nest(parts.get(), TypeClass::Dict);
     }
-    Ref text(checked(PyObject_CallMethod(module.get(), "describe", "O", object)));
-    put("<" + str(text.get()) + ">", with_members(info_.meta, json_member("unsupported", reason)));
+    const Ref text = checked(PyObject_CallMethod(module.get(), "describe", "O", object));
+    put(fmt::format("<{}>", str(text.get())), with_members(info_.meta, json_member("unsupported", reason)));
+  }
+
+  // The callable that the user registered for an object's type, or null.
+  static Ref converter_of(PyObject* object) {
+    const Ref bases = Ref::share(Py_TYPE(object)->tp_mro);
+    for (Py_ssize_t i = 0; bases && i < PyTuple_GET_SIZE(bases.get()); ++i) {
+      Ref found = Ref::share(PyDict_GetItemWithError(registered_types, PyTuple_GET_ITEM(bases.get(), i)));
+      if (!found && PyErr_Occurred()) throw PythonError{};
+      if (found) return found;
+    }
+    return {};
   }
 
   // An object of a type that the user registered: what its callable gives, marked with the type and where it stands.
   bool visit_registered(PyObject* object) {
-    PyObject* to_value = nullptr;
-    PyObject* bases = Py_TYPE(object)->tp_mro;
-    for (Py_ssize_t i = 0; bases != nullptr && to_value == nullptr && i < PyTuple_GET_SIZE(bases); ++i)
-      to_value = PyDict_GetItem(registered_types, PyTuple_GET_ITEM(bases, i));
-    if (to_value == nullptr) return false;
-    Ref value(checked(PyObject_CallOneArg(to_value, object)));
-    if (value.get() == object || above_.size() >= kMaxDepth) return false;
+    const Ref to_value = converter_of(object);
+    if (!to_value || conversions_ >= kMaxConversions) return false;
+    const Ref value = checked(PyObject_CallOneArg(to_value.get(), object));
+    if (value.get() == object) return false;
     const std::string_view meta = info_.meta;
     const std::string marked =
         with_members(meta, json_member("type", type_name(object)) + "," + json_member("at", name()));
     info_.meta = marked;
+    ++conversions_;
     visit(value.get());
+    --conversions_;
     info_.meta = meta;
     return true;
   }
 
-  template <class Body>
-  void descend(PyObject* container, Py_ssize_t size, Body body) {
-    if (size == 0) return put_empty(container);
-    for (const auto& [above, name_size] : above_)
-      if (above == container) return note_not_seen("a cycle, it refers back to " + name_.substr(0, name_size));
-    if (above_.size() >= kMaxDepth) return note_not_seen("nested deeper than " + std::to_string(kMaxDepth) + " levels");
-    if (above_.empty()) name_ = info_.name;
-    above_.emplace_back(container, name_.size());
-    body();
-    above_.pop_back();
+  void visit_nest(PyObject* nest, TypeClass kind) {
+    const std::string_view outer = name();
+    if (above_.empty()) name_ = outer;
+    const std::size_t size = name_.size();
+    bool cut = false;
+    const auto on_cut = [&](const Cut& what) {
+      cut = true;
+      std::string reason = what.reason();
+      if (what.kind == Cut::Kind::Cycle) reason += ", it refers back to " + name_.substr(0, above_[what.depth]);
+      note("not_seen", reason);
+    };
+    const auto each = [&](const Child& child) {
+      above_.push_back(size);
+      if (size) name_ += '.';
+      name_ += child.key ? str(child.key) : std::to_string(child.index);
+      visit(child.value);
+      name_.resize(size);
+      above_.pop_back();
+    };
+    if (walk_.descend(nest, kind, each, on_cut) == 0 && !cut) put_empty(kind);
   }
 
-  void put_empty(PyObject* container) {
-    const char* kind = PyDict_Check(container) ? "dict" : PyList_Check(container) ? "list" : "tuple";
-    put(std::monostate{}, with_members(info_.meta, json_member("empty", kind)));
-  }
-
-  // False where no more may be recorded.
-  bool child(std::string_view key, PyObject* value) {
-    if (leaves_ >= kMaxLeaves) {
-      if (leaves_ == kMaxLeaves) {
-        ++leaves_;
-        note_not_seen("more than " + std::to_string(kMaxLeaves) + " leaves, the rest left out");
-      }
-      return false;
-    }
-    std::size_t size = name_.size();
-    if (size) name_ += '.';
-    name_ += key;
-    visit(value);
-    name_.resize(size);
-    return true;
-  }
-
-  void visit_dict(PyObject* dict) {
-    descend(dict, PyDict_GET_SIZE(dict), [&] {
-      Py_ssize_t position = 0;
-      PyObject *borrowed_key, *borrowed_value;
-      while (PyDict_Next(dict, &position, &borrowed_key, &borrowed_value)) {
-        Ref key(Py_NewRef(borrowed_key));
-        Ref value(Py_NewRef(borrowed_value));
-        if (!child(PyUnicode_Check(key.get()) ? utf8(key.get()) : str(key.get()), value.get())) return;
-      }
-    });
-  }
-
-  void visit_list(PyObject* list) {
-    descend(list, PyList_GET_SIZE(list), [&] {
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-        Ref value(Py_NewRef(PyList_GET_ITEM(list, i)));
-        if (!child(std::to_string(i), value.get())) return;
-      }
-    });
-  }
-
-  void visit_tuple(PyObject* tuple) {
-    static PyObject* fields_name = interned("_fields");
-    Ref fields(PyTuple_CheckExact(tuple) ? nullptr : PyObject_GetAttr(tuple, fields_name));
-    PyErr_Clear();
-    bool named = fields && PyTuple_Check(fields.get()) && PyTuple_GET_SIZE(fields.get()) == PyTuple_GET_SIZE(tuple);
-    descend(tuple, PyTuple_GET_SIZE(tuple), [&] {
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
-        if (!child(named ? str(PyTuple_GET_ITEM(fields.get(), i)) : std::to_string(i), PyTuple_GET_ITEM(tuple, i)))
-          return;
-    });
+  void put_empty(TypeClass kind) {
+    const char* text = kind == TypeClass::Tuple                              ? "tuple"
+                       : kind == TypeClass::List || kind == TypeClass::Deque ? "list"
+                                                                             : "dict";
+    put(std::monostate{}, with_members(info_.meta, json_member("empty", text)));
   }
 
   void visit_other(PyObject* object) {
-    static PyObject* dataclass_fields = interned("__dataclass_fields__");
-    static PyObject* keys = interned("keys");
-    static PyObject* getitem = interned("__getitem__");
-    if (!PyType_Check(object)) {
-      if (type_has(object, dataclass_fields)) return visit_dataclass(object);
-      if (type_has(object, keys) && type_has(object, getitem)) return visit_mapping(object);
-      if (type_name(object) == "collections.deque") {
-        Ref list(checked(PySequence_List(object)));
-        return visit_list(list.get());
-      }
+    switch (const TypeClass kind = class_of(object)) {
+      case TypeClass::Fields:
+      case TypeClass::Namespace:
+      case TypeClass::Mapping:
+      case TypeClass::Deque:
+        return visit_nest(object, kind);
+      default:
+        break;
     }
     if (PyComplex_Check(object)) {
       Py_complex value = PyComplex_AsCComplex(object);
@@ -326,109 +244,63 @@ class Walk {
     put_placeholder(object, "not a tensor, number, text or nest");
   }
 
-  void visit_dataclass(PyObject* object) {
-    Ref fields(checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__dataclass_fields__")));
-    if (!PyDict_Check(fields.get())) return put_placeholder(object, "a dataclass without fields");
-    descend(object, PyDict_GET_SIZE(fields.get()), [&] {
-      Py_ssize_t position = 0;
-      PyObject *name, *field;
-      while (PyDict_Next(fields.get(), &position, &name, &field)) {
-        Ref value(PyObject_GetAttr(object, name));  // a ClassVar is listed too, a slot may be unset
-        if (!value) {
-          PyErr_Clear();
-          continue;
-        }
-        if (!child(str(name), value.get())) return;
-      }
-    });
-  }
-
-  void visit_mapping(PyObject* object) {
-    Ref items(PyMapping_Items(object));
-    if (!items || !PyList_Check(items.get())) {
-      PyErr_Clear();
-      return put_placeholder(object, "not a tensor, number, text or nest");
-    }
-    descend(object, PyList_GET_SIZE(items.get()), [&] {
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-        PyObject* item = PyList_GET_ITEM(items.get(), i);
-        if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 2) continue;
-        if (!child(str(PyTuple_GET_ITEM(item, 0)), PyTuple_GET_ITEM(item, 1))) return;
-      }
-    });
-  }
-
   Run& run_;
   EventInfo info_;
   Values values_;
-  std::string name_;  // the dotted name inside a nest; outside it is the event's own
-  std::vector<std::pair<PyObject*, std::size_t>> above_;  // the containers around, each with the length of its name
-  int leaves_ = 0;
+  NestWalk walk_{kKeepLimits};
+  std::string name_;                // the dotted name inside a nest; outside it is the event's own
+  std::vector<std::size_t> above_;  // the length of its part that names each nest around
+  int conversions_ = 0;
   int events_ = 0;
 };
 
 thread_local bool recording = false;
 
-struct RecursionGuard {
-  RecursionGuard() { recording = true; }
-  ~RecursionGuard() { recording = false; }
-};
-
-// Keeps an exception that is on its way through the user's code while the recorder runs.
-class PendingError {
- public:
-  PendingError() {
-    if (PyErr_Occurred()) PyErr_Fetch(&type_, &value_, &traceback_);
-  }
-  ~PendingError() {
-    if (type_) PyErr_Restore(type_, value_, traceback_);
-  }
-
- private:
-  PyObject *type_ = nullptr, *value_ = nullptr, *traceback_ = nullptr;
-};
-
-// The pending Python error as "Type: message", cleared.
-std::string take_python_error() {
+// Calls `body` with the thread's flag up and with no error pending: one that is on its way through the user's code is
+// put aside meanwhile, and comes back unless `body` (negative) has set another.
+template <class Body>
+int outside_errors(Body body) {
+  struct Flag {
+    Flag() { recording = true; }
+    ~Flag() { recording = false; }
+  } flag;
+  if (!PyErr_Occurred()) return body();
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  std::string text = type ? reinterpret_cast<PyTypeObject*>(type)->tp_name : "error";
-  Ref message(value ? PyObject_Str(value) : nullptr);
-  const char* message_text = message ? PyUnicode_AsUTF8(message.get()) : nullptr;
-  if (message_text) text += std::string(": ") + message_text;
-  PyErr_Clear();
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
-  return text;
+  const int result = body();
+  if (result < 0) PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  return result;
 }
 
-}  // namespace
-
-namespace {
-
-// Runs `body` so that its errors end here: counted and warned of, or set as a Python error where the run is strict.
+// Runs `body` so that its errors end here: counted, warned of and noted in the run, or set as a Python error where the
+// run is strict.
 template <class Body>
-bool guarded(Run& run, const EventInfo& info, Body body) {
+bool guarded(LiveRun& live, const EventInfo& info, Body body) {
   std::string trouble;
   try {
     body();
     issue_warnings();
     return true;
   } catch (const PythonError&) {
-    if (is_strict(run)) return false;
-    trouble = take_python_error();
+    if (live.strict || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return false;
+    const ErrorText error = take_error();
+    trouble = error.type + (error.message.empty() ? "" : ": " + error.message);
   } catch (const Error& error) {  // thrown by a strict run only
     set_python_error(error);
     return false;
   } catch (const std::exception& error) {
-    if (is_strict(run)) {
+    if (live.strict) {
       PyErr_SetString(PyExc_RuntimeError, error.what());
       return false;
     }
     trouble = error.what();
   }
-  count_dropped(run, "recording " + std::string(info.name) + " failed: " + trouble);
+  live.count_dropped("recording " + std::string(info.name) + " failed: " + trouble);
+  try {
+    Walk(live.run, info, Values::Stats).note("not_seen", "recording it failed: " + trouble);
+  } catch (const std::exception&) {  // counted already
+  }
   issue_warnings();
   return true;
 }
@@ -440,20 +312,17 @@ void set_registered(PyObject* types) noexcept {
   registered_types = types;
 }
 
-int record_object(Run& run, const EventInfo& info, PyObject* object, Values values) {
-  if (recording || !run.enabled()) return 0;
-  RecursionGuard guard;
-  PendingError pending;
-  Walk walk(run, info, values);
-  return guarded(run, info, [&] { walk.visit(object); }) ? walk.events() : -1;
+int record_object(std::shared_ptr<LiveRun> live, const EventInfo& info, PyObject* object, Values values) {
+  if (recording || !live->run.enabled()) return 0;
+  Walk walk(live->run, info, values);
+  return outside_errors([&] { return guarded(*live, info, [&] { walk.visit(object); }) ? walk.events() : -1; });
 }
 
-int record_value(Run& run, const EventInfo& info, const EventValue& value) {
-  if (recording || !run.enabled()) return 0;
-  RecursionGuard guard;
-  PendingError pending;
+int record_value(std::shared_ptr<LiveRun> live, const EventInfo& info, const EventValue& value) {
+  if (recording || !live->run.enabled()) return 0;
   int events = 0;
-  return guarded(run, info, [&] { events = run.record(info, value).kept; }) ? events : -1;
+  return outside_errors(
+      [&] { return guarded(*live, info, [&] { events = live->run.record(info, value).kept; }) ? events : -1; });
 }
 
 }  // namespace tenscope::python

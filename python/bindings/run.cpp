@@ -8,6 +8,7 @@
 #include "bindings/call_site.hpp"
 #include "bindings/live_run.hpp"
 #include "bindings/module.hpp"
+#include "bindings/object.hpp"
 #include "bindings/recording.hpp"
 #include "store/sigterm.hpp"
 
@@ -55,27 +56,22 @@ bool take_name(PyObject* object, Arguments& arguments) {
     if (take_text(object, arguments.info.name)) return true;
     PyErr_Clear();  // lone surrogates
   }
-  PyObject* text = PyObject_Str(object);
-  PyObject* bytes = text ? PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace") : nullptr;
-  Py_XDECREF(text);
-  if (!bytes) return false;
-  arguments.name.assign(PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
+  const Ref text = Ref::steal(PyObject_Str(object));
+  if (!text) return false;
+  arguments.name = utf8(text.get());
   arguments.info.name = arguments.name;
-  Py_DECREF(bytes);
   return true;
 }
 
 // Text of a JSON object as it is, or a dict.
 bool take_meta(PyObject* object, Arguments& arguments) {
   if (object == Py_None || PyUnicode_Check(object)) return take_text(object, arguments.info.meta);
-  PyObject* json = PyImport_ImportModule("json");
-  PyObject* text = json ? PyObject_CallMethod(json, "dumps", "O", object) : nullptr;
-  Py_XDECREF(json);
-  const char* utf8 = text ? PyUnicode_AsUTF8(text) : nullptr;
-  if (utf8) arguments.meta = utf8;
-  Py_XDECREF(text);
+  const Ref json = Ref::steal(PyImport_ImportModule("json"));
+  const Ref text = Ref::steal(json ? PyObject_CallMethod(json.get(), "dumps", "O", object) : nullptr);
+  if (!text) return false;
+  arguments.meta = utf8(text.get());
   arguments.info.meta = arguments.meta;
-  return utf8 != nullptr;
+  return true;
 }
 
 bool take_kind(PyObject* object, EventKind& out) {
@@ -134,27 +130,27 @@ bool parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords, Argument
   return true;
 }
 
-PyObject* record_into(Run& run, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+PyObject* record_into(std::shared_ptr<LiveRun> live, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   Arguments arguments;
   if (!parse(args, count, keywords, arguments)) return nullptr;
   CallSite site;
   if (!arguments.has_site) arguments.info.site = site;
-  int events = arguments.object ? record_object(run, arguments.info, arguments.object, arguments.values)
-                                : record_value(run, arguments.info, EventValue());
+  int events = arguments.object ? record_object(std::move(live), arguments.info, arguments.object, arguments.values)
+                                : record_value(std::move(live), arguments.info, EventValue());
   if (events < 0) return nullptr;
   Py_RETURN_NONE;
 }
 
 PyObject* record_current(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
-  Run* run = current_run();
-  if (!run || !run->enabled()) Py_RETURN_NONE;
-  return record_into(*run, args, count, keywords);
+  if (!is_recording()) Py_RETURN_NONE;
+  return record_into(share_current_run(), args, count, keywords);
 }
 
 PyObject* record_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
-  auto& live = nb::inst_ptr<RunObject>(self)->live;
+  if (!nb::inst_ready(self)) return set_error(PyExc_RuntimeError, "record: Run.__init__ was not called"), nullptr;
+  const auto& live = nb::inst_ptr<RunObject>(self)->live;
   if (!live || !live->run.enabled()) Py_RETURN_NONE;
-  return record_into(live->run, args, count, keywords);
+  return record_into(live, args, count, keywords);
 }
 
 constexpr const char* kRecordDoc =
@@ -220,7 +216,7 @@ void init_run(nb::module_& m) {
                               .keep = parse_keep(keep),
                               .strict = strict};
            if (segment_bytes) options.segment_bytes = segment_bytes;
-           new (self) RunObject{open_run(base, std::move(options))};
+           new (self) RunObject{std::make_shared<LiveRun>(base, std::move(options))};
            issue_warnings();
          },
          "base"_a, nb::kw_only(), "name"_a = "", "rank"_a = 0, "world_size"_a = 1, "durability"_a = "process",
@@ -249,6 +245,7 @@ void init_run(nb::module_& m) {
 
   m.attr("record") = nb::steal(PyCFunction_NewEx(&record_current_def, nullptr, nullptr));
   m.def("set_registered", [](nb::dict types) { set_registered(types.ptr()); }, "types"_a);
+  m.def("is_strict", &is_strict, "Whether what goes wrong in the recorder raises: TENSCOPE_STRICT or a strict run.");
   m.def("set_current", [](RunObject* run) { set_current_run(run ? run->live : nullptr); }, "run"_a.none());
   m.def(
       "step",
@@ -262,13 +259,13 @@ void init_run(nb::module_& m) {
   m.def(
       "enable",
       [] {
-        if (Run* run = current_run()) run->enable();
+        if (const auto live = share_current_run()) live->run.enable();
       },
       "Goes on recording into the current run.");
   m.def(
       "disable",
       [] {
-        if (Run* run = current_run()) run->disable();
+        if (const auto live = share_current_run()) live->run.disable();
       },
       "Stops recording until enable().");
   store::sigterm_thread_is_late = true;  // Python warns of a fork where there are several threads

@@ -26,35 +26,9 @@
 namespace tenscope::python {
 namespace {
 
-PyObject* interned(const char* text) noexcept { return PyUnicode_InternFromString(text); }
-
-PyObject* imported_module(PyObject* name) noexcept {
-  return PyDict_GetItemWithError(PyImport_GetModuleDict(), name);  // borrowed
-}
-
-PyObject* attribute(PyObject* object, const char* name) noexcept {
-  PyObject* result = object ? PyObject_GetAttrString(object, name) : nullptr;
-  if (!result) PyErr_Clear();
-  return result;
-}
-
-std::string as_text(PyObject* object) {
-  PyObject* text = object ? PyObject_Str(object) : nullptr;
-  const char* utf8 = text ? PyUnicode_AsUTF8(text) : nullptr;
-  std::string result = utf8 ? utf8 : "";
-  Py_XDECREF(text);
-  PyErr_Clear();
-  return result;
-}
-
-// Takes the pending Python error and returns the first line of its message.
-std::string take_error() {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  std::string message = as_text(value);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
+// The pending Python error's message, its first line; dropped.
+std::string first_line_of_error() {
+  const std::string message = take_error().message;
   return message.substr(0, message.find('\n'));
 }
 
@@ -66,30 +40,24 @@ struct Numpy {
     static Numpy numpy;
     static PyObject* name = interned("numpy");
     if (numpy.array) return &numpy;
-    PyObject* module = imported_module(name);
+    const Ref module = imported_module(name);
     if (!module) return nullptr;
-    PyObject* array = attribute(module, "ndarray");
-    PyObject* scalar = attribute(module, "generic");
-    if (!array || !scalar || !PyType_Check(array) || !PyType_Check(scalar)) {  // in the middle of its import
-      Py_XDECREF(array);
-      Py_XDECREF(scalar);
-      return nullptr;
-    }
-    numpy.scalar = reinterpret_cast<PyTypeObject*>(scalar);
-    numpy.array = reinterpret_cast<PyTypeObject*>(array);
+    Ref array = attribute(module.get(), "ndarray"), scalar = attribute(module.get(), "generic");
+    if (!array || !scalar || !PyType_Check(array.get()) || !PyType_Check(scalar.get()))
+      return nullptr;  // half imported
+    numpy.scalar = reinterpret_cast<PyTypeObject*>(scalar.release());
+    numpy.array = reinterpret_cast<PyTypeObject*>(array.release());
     return &numpy;
   }
 };
 
 const dlpack::ExchangeApi* exchange_api(PyObject* type) noexcept {
-  PyObject* capsule = attribute(type, "__dlpack_c_exchange_api__");
+  const Ref capsule = attribute(type, "__dlpack_c_exchange_api__");
   if (!capsule) return nullptr;
-  auto* api = static_cast<const dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  auto* api = static_cast<const dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
   PyErr_Clear();
   while (api && api->version.major != 1) api = api->previous;
-  if (api && !api->tensor_from) api = nullptr;
-  Py_DECREF(capsule);  // the table is static: the type holds it
-  return api;
+  return api && api->tensor_from ? api : nullptr;  // the table is static: the type holds it
 }
 
 struct Torch {
@@ -97,6 +65,7 @@ struct Torch {
   const dlpack::ExchangeApi* api = nullptr;
   PyObject* is_neg = nullptr;
   PyObject* is_conj = nullptr;
+  PyObject* storage_offset = nullptr;
   PyObject* is_overridden = nullptr;   // _has_torch_function_unary
   PyObject* function_guard = nullptr;  // DisableTorchFunction
   PyObject* dispatch_guard = nullptr;  // _DisableTorchDispatch
@@ -105,25 +74,22 @@ struct Torch {
     static Torch torch;
     static PyObject* name = interned("torch");
     if (torch.tensor) return &torch;
-    PyObject* module = imported_module(name);
+    const Ref module = imported_module(name);
     if (!module) return nullptr;
-    PyObject* tensor = attribute(module, "Tensor");
-    PyObject* c = attribute(module, "_C");
-    PyObject* base = attribute(c, "TensorBase");
-    if (!base) base = attribute(c, "_TensorBase");
-    if (tensor && base && PyType_Check(tensor)) {
-      torch.api = exchange_api(tensor);
-      torch.is_neg = attribute(base, "is_neg");
-      torch.is_conj = attribute(base, "is_conj");
-      torch.is_overridden = attribute(c, "_has_torch_function_unary");
-      torch.function_guard = attribute(c, "DisableTorchFunction");
-      torch.dispatch_guard = attribute(c, "_DisableTorchDispatch");
-      torch.tensor = reinterpret_cast<PyTypeObject*>(Py_NewRef(tensor));
-    }
-    Py_XDECREF(tensor);
-    Py_XDECREF(c);
-    Py_XDECREF(base);
-    return torch.tensor ? &torch : nullptr;
+    Ref tensor = attribute(module.get(), "Tensor");
+    const Ref c = attribute(module.get(), "_C");
+    Ref base = attribute(c.get(), "TensorBase");
+    if (!base) base = attribute(c.get(), "_TensorBase");
+    if (!tensor || !base || !PyType_Check(tensor.get())) return nullptr;
+    torch.api = exchange_api(tensor.get());
+    torch.is_neg = attribute(base.get(), "is_neg").release();
+    torch.is_conj = attribute(base.get(), "is_conj").release();
+    torch.storage_offset = attribute(base.get(), "storage_offset").release();
+    torch.is_overridden = attribute(c.get(), "_has_torch_function_unary").release();
+    torch.function_guard = attribute(c.get(), "DisableTorchFunction").release();
+    torch.dispatch_guard = attribute(c.get(), "_DisableTorchDispatch").release();
+    torch.tensor = reinterpret_cast<PyTypeObject*>(tensor.release());
+    return &torch;
   }
 };
 
@@ -131,74 +97,74 @@ struct Torch {
 class TorchGuard {
  public:
   explicit TorchGuard(const Torch& torch) {
-    if (torch.function_guard) function_ = PyObject_CallNoArgs(torch.function_guard);
-    if (function_) Py_XDECREF(PyObject_CallMethod(function_, "__enter__", nullptr));
-    if (torch.dispatch_guard) dispatch_ = PyObject_CallNoArgs(torch.dispatch_guard);
-    PyErr_Clear();
+    if (torch.function_guard) function_ = Ref::steal(PyObject_CallNoArgs(torch.function_guard));
+    if (function_) Ref::steal(PyObject_CallMethod(function_.get(), "__enter__", nullptr));
+    if (torch.dispatch_guard) dispatch_ = Ref::steal(PyObject_CallNoArgs(torch.dispatch_guard));
+    drop_error();
   }
   ~TorchGuard() {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    Py_XDECREF(dispatch_);
+    const ErrorKeeper keeper;
+    dispatch_ = {};
     if (function_) {
-      Py_XDECREF(PyObject_CallMethod(function_, "__exit__", "OOO", Py_None, Py_None, Py_None));
-      Py_DECREF(function_);
-      PyErr_Clear();
+      Ref::steal(PyObject_CallMethod(function_.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
+      function_ = {};
     }
-    PyErr_Restore(type, value, traceback);
+    drop_error();
   }
   TorchGuard(const TorchGuard&) = delete;
   TorchGuard& operator=(const TorchGuard&) = delete;
 
  private:
-  PyObject* function_ = nullptr;
-  PyObject* dispatch_ = nullptr;
+  Ref function_, dispatch_;
 };
 
 bool call_is_true(PyObject* function, PyObject* argument) noexcept {
   if (!function) return false;
-  PyObject* result = PyObject_CallOneArg(function, argument);
-  bool truth = result == Py_True;
-  Py_XDECREF(result);
-  PyErr_Clear();
-  return truth;
+  const Ref result = Ref::steal(PyObject_CallOneArg(function, argument));
+  if (!result) drop_error();
+  return result.get() == Py_True;
 }
 
-// object.a().b(), each by torch's own method; null where one fails.
-PyObject* call_chain(const Torch& torch, PyObject* object, std::initializer_list<const char*> methods) noexcept {
+// object.a().b(), each by torch's own method; null with an error set where one fails.
+Ref call_chain(const Torch& torch, PyObject* object, std::initializer_list<const char*> methods) noexcept {
   TorchGuard guard(torch);
-  PyObject* current = Py_NewRef(object);
+  Ref current = Ref::share(object);
   for (const char* method : methods) {
-    PyObject* next = PyObject_CallMethod(current, method, nullptr);
-    Py_DECREF(current);
-    if (!next) return nullptr;
-    current = next;
+    current = Ref::steal(PyObject_CallMethod(current.get(), method, nullptr));
+    if (!current) break;
   }
   return current;
 }
 
-bool flag(PyObject* object, const char* name) noexcept {
-  PyObject* value = attribute(object, name);
-  bool truth = value == Py_True;
-  Py_XDECREF(value);
-  return truth;
-}
+bool flag(PyObject* object, const char* name) noexcept { return attribute(object, name).get() == Py_True; }
 
 // Why torch would not hand out the elements of a tensor.
-std::string unsupported_reason(const Torch& torch, PyObject* object, std::string error) {
+std::string unsupported_reason(const Torch& torch, PyObject* object, const std::string& error) {
   TorchGuard guard(torch);
   std::string type = Py_TYPE(object)->tp_name;
   if (flag(object, "is_nested")) return "nested tensor";
   if (flag(object, "is_quantized")) return "quantised tensor";
   if (type == "FakeTensor") return "fake tensor: it has no elements";
   if (flag(object, "is_meta")) return "meta tensor: it has no elements";
-  PyObject* layout = attribute(object, "layout");
-  std::string layout_name = as_text(layout);
-  Py_XDECREF(layout);
-  if (!layout_name.empty() && layout_name != "torch.strided")
-    return layout_name.substr(layout_name.find('.') + 1) + " tensor";
+  const std::string layout = as_text(attribute(object, "layout").get());
+  if (!layout.empty() && layout != "torch.strided") return layout.substr(layout.find('.') + 1) + " tensor";
   if (!error.empty()) return type + ": " + error;
   return type + " without storage of its own (a wrapper subclass, a functionalised tensor or a freed storage)";
+}
+
+// A tensor without storage (a wrapper subclass, a functionalised tensor) has for its address nothing but the storage
+// offset in bytes: null, or a small number. Where the address could be one, torch is asked for the offset. No tensor
+// has an offset of a terabyte, and few machines give memory out below it, so the question is rare.
+bool is_without_storage(const Torch& torch, PyObject* object, const TensorView& view) noexcept {
+  constexpr std::uintptr_t kTerabyte = std::uintptr_t{1} << 40;
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  if (element_count(view.shape) == 0 || address >= kTerabyte) return false;
+  if (address == 0 || !torch.storage_offset) return true;
+  TorchGuard guard(torch);
+  const Ref offset = Ref::steal(PyObject_CallOneArg(torch.storage_offset, object));
+  const long long items = offset ? PyLong_AsLongLong(offset.get()) : -1;
+  drop_error();
+  return items < 0 || address == static_cast<std::uintptr_t>(items) * item_size(view.dtype);
 }
 
 std::optional<DType> dtype_of_dlpack(const dlpack::DataType& type) noexcept {
@@ -288,22 +254,16 @@ bool is_plain_buffer(PyObject* object) noexcept {
 }
 
 std::string numpy_dtype_name(PyObject* array) {
-  PyObject* dtype = attribute(array, "dtype");
-  PyObject* name = attribute(dtype, "name");
-  std::string text = as_text(name);
-  Py_XDECREF(name);
-  Py_XDECREF(dtype);
-  return text;
+  const Ref dtype = attribute(array, "dtype");
+  return as_text(attribute(dtype.get(), "name").get());
 }
 
 // A copy of a NumPy array in native byte order, aligned and in C order; of a scalar, a 0-d array.
-PyObject* native_copy(PyObject* array) noexcept {
-  PyObject* dtype = attribute(array, "dtype");
-  PyObject* native = dtype ? PyObject_CallMethod(dtype, "newbyteorder", "s", "=") : nullptr;
-  PyObject* copy = native ? PyObject_CallMethod(array, "astype", "O", native) : nullptr;
-  PyErr_Clear();
-  Py_XDECREF(native);
-  Py_XDECREF(dtype);
+Ref native_copy(PyObject* array) noexcept {
+  const Ref dtype = attribute(array, "dtype");
+  const Ref native = Ref::steal(dtype ? PyObject_CallMethod(dtype.get(), "newbyteorder", "s", "=") : nullptr);
+  Ref copy = Ref::steal(native ? PyObject_CallMethod(array, "astype", "O", native.get()) : nullptr);
+  drop_error();
   return copy;
 }
 
@@ -313,7 +273,7 @@ bool is_instance(PyObject* object, PyTypeObject* type) noexcept {
 
 bool has_dlpack(PyObject* object) noexcept {
   static PyObject* name = interned("__dlpack__");
-  return _PyType_Lookup(Py_TYPE(object), name) != nullptr;
+  return type_has(object, name);
 }
 
 }  // namespace
@@ -333,7 +293,7 @@ BorrowedTensor::~BorrowedTensor() { release(); }
 
 void BorrowedTensor::release() noexcept {
   if (buffer_.obj) PyBuffer_Release(&buffer_);
-  Py_CLEAR(keepalive_);
+  keepalive_ = {};
 }
 
 Borrowed BorrowedTensor::borrow(PyObject* object) noexcept {
@@ -347,7 +307,7 @@ Borrowed BorrowedTensor::borrow(PyObject* object) noexcept {
     if (is_plain_buffer(object)) return borrow_buffer(object);
     if (has_dlpack(object) && !PyType_Check(object)) return borrow_dlpack(object);
   } catch (...) {
-    PyErr_Clear();
+    drop_error();
     return Borrowed::Unsupported;
   }
   return Borrowed::NotATensor;
@@ -355,7 +315,7 @@ Borrowed BorrowedTensor::borrow(PyObject* object) noexcept {
 
 Borrowed BorrowedTensor::unsupported(std::string why) {
   release();
-  PyErr_Clear();
+  drop_error();
   reason = std::move(why);
   return Borrowed::Unsupported;
 }
@@ -379,35 +339,30 @@ bool BorrowedTensor::take(const void* tensor) noexcept {
 Borrowed BorrowedTensor::borrow_torch(PyObject* object) {
   const Torch& torch = *Torch::get();
   if (!torch.api) {
-    PyObject* detached = call_chain(torch, object, {"detach", "cpu", "resolve_conj", "resolve_neg"});
-    if (!detached) return unsupported(unsupported_reason(torch, object, take_error()));
-    Borrowed result = borrow_dlpack(detached);
-    if (result == Borrowed::Ok) keepalive_ = Py_NewRef(detached);
-    Py_DECREF(detached);
+    const Ref host = call_chain(torch, object, {"detach", "cpu", "resolve_conj", "resolve_neg"});
+    if (!host) return unsupported(unsupported_reason(torch, object, first_line_of_error()));
+    const Borrowed result = borrow_dlpack(host.get());  // its capsule keeps the host tensor
+    if (result == Borrowed::Ok && is_without_storage(torch, host.get(), view))
+      return unsupported(unsupported_reason(torch, object, ""));
     return result;
   }
 
   dlpack::Tensor tensor;
-  if (torch.api->tensor_from(object, &tensor) != 0) return unsupported(unsupported_reason(torch, object, take_error()));
+  if (torch.api->tensor_from(object, &tensor) != 0)
+    return unsupported(unsupported_reason(torch, object, first_line_of_error()));
   if (!take(&tensor)) {
     TorchGuard guard(torch);
-    PyObject* dtype = attribute(object, "dtype");
-    std::string name = as_text(dtype);
-    Py_XDECREF(dtype);
+    const std::string name = as_text(attribute(object, "dtype").get());
     return unsupported("dtype " + name.substr(name.find('.') + 1));
   }
-  if (!tensor.data) {
-    if (element_count(view.shape) != 0) return unsupported(unsupported_reason(torch, object, ""));
-    return Borrowed::Ok;
-  }
+  if (is_without_storage(torch, object, view)) return unsupported(unsupported_reason(torch, object, ""));
+  if (element_count(view.shape) == 0) return Borrowed::Ok;
 
   std::string device;
   bool copied = !on_host(tensor.device);
   if (copied) {
     TorchGuard guard(torch);
-    PyObject* name = attribute(object, "device");
-    device = as_text(name);
-    Py_XDECREF(name);
+    device = as_text(attribute(object, "device").get());
   }
   DTypeKind kind = kind_of(view.dtype);
   bool lazy = false;
@@ -422,11 +377,11 @@ Borrowed BorrowedTensor::borrow_torch(PyObject* object) {
   bool unaligned = !is_aligned(view.data, item_size(view.dtype));
   if (!copied && !lazy && !unaligned) return Borrowed::Ok;
 
-  PyObject* host = call_chain(torch, object, {"detach", copied ? "cpu" : "clone", "resolve_conj", "resolve_neg"});
-  if (!host) return unsupported(unsupported_reason(torch, object, take_error()));
-  keepalive_ = host;
-  if (torch.api->tensor_from(host, &tensor) != 0 || !take(&tensor))
-    return unsupported(unsupported_reason(torch, object, take_error()));
+  keepalive_ = call_chain(torch, object, {"detach", copied ? "cpu" : "clone", "resolve_conj", "resolve_neg"});
+  if (!keepalive_) return unsupported(unsupported_reason(torch, object, first_line_of_error()));
+  if (torch.api->tensor_from(keepalive_.get(), &tensor) != 0 || !take(&tensor))
+    return unsupported(unsupported_reason(torch, object, first_line_of_error()));
+  if (is_without_storage(torch, keepalive_.get(), view)) return unsupported(unsupported_reason(torch, object, ""));
   if (copied) {
     device_ = std::move(device);
     view.device = device_;
@@ -435,9 +390,11 @@ Borrowed BorrowedTensor::borrow_torch(PyObject* object) {
 }
 
 Borrowed BorrowedTensor::borrow_dlpack(PyObject* object) {
-  PyObject* capsule = PyObject_CallMethod(object, "__dlpack__", nullptr);
-  if (!capsule) return unsupported(std::string(Py_TYPE(object)->tp_name) + ": " + take_error());
   // The capsule stays the owner: unless renamed to "used_...", its destructor frees the tensor.
+  keepalive_ = Ref::steal(PyObject_CallMethod(object, "__dlpack__", nullptr));
+  PyObject* capsule = keepalive_.get();
+  std::string type = Py_TYPE(object)->tp_name;
+  if (!capsule) return unsupported(type + ": " + first_line_of_error());
   const dlpack::Tensor* tensor = nullptr;
   if (PyCapsule_IsValid(capsule, "dltensor")) {
     tensor = &static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
@@ -445,8 +402,6 @@ Borrowed BorrowedTensor::borrow_dlpack(PyObject* object) {
     auto* managed = static_cast<dlpack::ManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
     if (managed->version.major == 1) tensor = &managed->tensor;
   }
-  keepalive_ = capsule;
-  std::string type = Py_TYPE(object)->tp_name;
   if (!tensor) return unsupported(type + ": its __dlpack__ returned no DLPack 1 tensor");
   if (!on_host(tensor->device)) return unsupported(type + " on a device: copy it to the host first");
   if (!take(tensor)) return unsupported(type + " of an unknown dtype");
@@ -454,16 +409,17 @@ Borrowed BorrowedTensor::borrow_dlpack(PyObject* object) {
   return Borrowed::Ok;
 }
 
-Borrowed BorrowedTensor::borrow_buffer(PyObject* object) {
+Borrowed BorrowedTensor::borrow_buffer(PyObject* object, bool is_copy) {
   if (PyObject_GetBuffer(object, &buffer_, PyBUF_FULL_RO) != 0) {
-    std::string error = take_error();
-    return borrow_bits(object, error);
+    const std::string error = first_line_of_error();
+    return is_copy ? unsupported(std::string(Py_TYPE(object)->tp_name) + ": " + error) : borrow_bits(object, error);
   }
   auto size = buffer_.itemsize;
   std::string_view format = buffer_.format ? buffer_.format : "B";
   auto dtype = dtype_of_format(format, size);
   if (!dtype) {
     bool foreign = (format[0] == '>' || format[0] == '!') && dtype_of_format(format.substr(1), size);
+    if (is_copy) return unsupported("buffer of format " + std::string(format));
     PyBuffer_Release(&buffer_);
     return foreign ? borrow_copy(object) : borrow_bits(object, "");
   }
@@ -479,6 +435,7 @@ Borrowed BorrowedTensor::borrow_buffer(PyObject* object) {
     }
   }
   if (!regular && element_count({shape_, static_cast<std::size_t>(buffer_.ndim)}) != 0) {
+    if (is_copy) return unsupported(std::string(Py_TYPE(object)->tp_name) + " whose elements are not aligned");
     PyBuffer_Release(&buffer_);
     return borrow_copy(object);
   }
@@ -488,12 +445,9 @@ Borrowed BorrowedTensor::borrow_buffer(PyObject* object) {
 }
 
 Borrowed BorrowedTensor::borrow_copy(PyObject* object) {
-  PyObject* copy = native_copy(object);
+  const Ref copy = native_copy(object);
   if (!copy) return unsupported(std::string(Py_TYPE(object)->tp_name) + " whose elements are not aligned");
-  Borrowed result = borrow_buffer(copy);
-  if (result == Borrowed::Ok) keepalive_ = Py_NewRef(copy);
-  Py_DECREF(copy);
-  return result;
+  return borrow_buffer(copy.get(), true);  // the buffer keeps it
 }
 
 // Types that NumPy does not export by the buffer protocol but the core knows by name: bfloat16 and float8 of ml_dtypes.
@@ -505,20 +459,17 @@ Borrowed BorrowedTensor::borrow_bits(PyObject* object, const std::string& error)
     if (name.starts_with("void")) name = "structured (" + name + ")";
     return unsupported("dtype " + name);
   }
-  PyObject* bits = PyObject_CallMethod(object, "view", "s", item_size(*dtype) == 2 ? "u2" : "u1");
-  if (!bits) return unsupported("dtype " + name + ": " + take_error());
-  Borrowed result = borrow_buffer(bits);
-  Py_DECREF(bits);  // the buffer keeps it
+  const Ref bits = Ref::steal(PyObject_CallMethod(object, "view", "s", item_size(*dtype) == 2 ? "u2" : "u1"));
+  if (!bits) return unsupported("dtype " + name + ": " + first_line_of_error());
+  const Borrowed result = borrow_buffer(bits.get(), true);
   if (result == Borrowed::Ok) view.dtype = *dtype;
   return result;
 }
 
 Borrowed BorrowedTensor::borrow_numpy_scalar(PyObject* object) {
-  PyObject* array = PyObject_CallMethod(object, "__array__", nullptr);
-  if (!array) return unsupported(std::string(Py_TYPE(object)->tp_name) + ": " + take_error());
-  Borrowed result = borrow_buffer(array);
-  Py_DECREF(array);
-  return result;
+  const Ref array = Ref::steal(PyObject_CallMethod(object, "__array__", nullptr));
+  if (!array) return unsupported(std::string(Py_TYPE(object)->tp_name) + ": " + first_line_of_error());
+  return borrow_buffer(array.get());
 }
 
 }  // namespace tenscope::python

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "bindings/object.hpp"
 #include "tenscope/tensor_view.hpp"
 
 namespace tenscope::python {
@@ -35,7 +36,7 @@ class BorrowedTensor {
  private:
   Borrowed borrow_torch(PyObject* object);
   Borrowed borrow_dlpack(PyObject* object);
-  Borrowed borrow_buffer(PyObject* object);
+  Borrowed borrow_buffer(PyObject* object, bool is_copy = false);  // a copy is not copied again
   Borrowed borrow_copy(PyObject* object);
   Borrowed borrow_bits(PyObject* object, const std::string& error);
   Borrowed borrow_numpy_scalar(PyObject* object);
@@ -44,7 +45,7 @@ class BorrowedTensor {
   void release() noexcept;
 
   Py_buffer buffer_{};
-  PyObject* keepalive_ = nullptr;  // a host copy, a resolved conj view, a DLPack capsule
+  Ref keepalive_;  // a host copy, a resolved conj view, a DLPack capsule
   std::int64_t shape_[kMaxRank];
   std::int64_t strides_[kMaxRank];
   std::string device_;

@@ -17,10 +17,10 @@ constexpr int kMaxNesting = 200;
 
 class ToValue {
  public:
-  ToValue()
-      : files_(nb::module_::import_("tenscope.files")),
-        describe_(files_.attr("_describe")),
-        facts_(files_.attr("_tensor_facts")) {}
+  ToValue(ValueFor purpose, nb::handle take_apart)
+      : is_for_file_(purpose == ValueFor::File), take_apart_(nb::borrow(take_apart)) {
+    if (is_for_file_) facts_ = nb::module_::import_("tenscope.files").attr("_tensor_facts");
+  }
 
   Value convert(nb::handle object, int nesting = 0) {
     PyObject* raw = object.ptr();
@@ -29,31 +29,37 @@ class ToValue {
     if (PyLong_CheckExact(raw)) return integer(object);
     if (PyFloat_CheckExact(raw)) return PyFloat_AS_DOUBLE(raw);
     if (const auto known = made_.find(raw); known != made_.end()) {
-      if (known->second.is_none()) refuse("it contains itself");
+      if (known->second.is_none()) refuse("it contains itself", nested_code());
       return known->second;
     }
-    if (nesting > kMaxNesting) refuse(fmt::format("it is nested deeper than {}", kMaxNesting));
+    if (nesting > kMaxNesting) refuse(fmt::format("it is nested deeper than {}", kMaxNesting), nested_code());
     made_.emplace(raw, Value());
     keep_.push_back(nb::borrow(object));
     return made_[raw] = convert_part(object, nesting);
   }
 
  private:
+  // A file gives objects of subclasses back as what they are, or not at all; a comparison takes them for their base.
+  bool is(PyObject* object, PyTypeObject& type) const {
+    return Py_IS_TYPE(object, &type) || (!is_for_file_ && PyObject_TypeCheck(object, &type));
+  }
+
   Value convert_part(nb::handle object, int nesting) {
     PyObject* raw = object.ptr();
-    if (PyUnicode_CheckExact(raw)) return text(object);
-    if (PyBytes_CheckExact(raw))
+    if (is_tensor_like(raw)) return tensor(object);
+    if (is(raw, PyLong_Type)) return integer(object);
+    if (is(raw, PyFloat_Type)) return PyFloat_AS_DOUBLE(raw);
+    if (is(raw, PyUnicode_Type)) return text(object);
+    if (is(raw, PyBytes_Type))
       return Bytes{std::string(PyBytes_AS_STRING(raw), static_cast<std::size_t>(PyBytes_GET_SIZE(raw))), false};
-    if (PyByteArray_CheckExact(raw)) {
+    if (is(raw, PyByteArray_Type)) {
       return Bytes{std::string(PyByteArray_AS_STRING(raw), static_cast<std::size_t>(PyByteArray_GET_SIZE(raw))), true};
     }
-    if (PyComplex_CheckExact(raw))
-      return std::complex<double>(PyComplex_RealAsDouble(raw), PyComplex_ImagAsDouble(raw));
-    if (is_tensor_like(raw)) return tensor(object);
-    if (PyList_CheckExact(raw)) return List{items(object, nesting)};
-    if (PyTuple_CheckExact(raw)) return Tuple{items(object, nesting)};
-    if (PySet_CheckExact(raw)) return Set{items(object, nesting), false};
-    if (PyFrozenSet_CheckExact(raw)) return Set{items(object, nesting), true};
+    if (is(raw, PyComplex_Type)) return std::complex<double>(PyComplex_RealAsDouble(raw), PyComplex_ImagAsDouble(raw));
+    if (is(raw, PyList_Type)) return List{items(object, nesting)};
+    if (is(raw, PyTuple_Type)) return Tuple{items(object, nesting)};
+    if (is(raw, PySet_Type)) return Set{items(object, nesting), false};
+    if (is(raw, PyFrozenSet_Type)) return Set{items(object, nesting), true};
     if (PyDict_Check(raw)) return dict(object, nesting);
     return described(object, nesting);
   }
@@ -62,7 +68,9 @@ class ToValue {
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
     if (!overflow) return static_cast<std::int64_t>(value);
-    return BigInt{nb::cast<std::string>(nb::str(object))};
+    const nb::object digits = nb::steal(PyLong_Type.tp_repr(object.ptr()));  // not that of a subclass
+    if (!digits) throw nb::python_error();
+    return BigInt{nb::cast<std::string>(digits)};
   }
 
   static Value text(nb::handle object) {
@@ -78,7 +86,7 @@ class ToValue {
   std::vector<Value> items(nb::handle object, int nesting) {
     std::vector<Value> items;
     std::size_t index = 0;
-    for (nb::handle item : nb::iter(object)) {
+    for (nb::handle item : nb::list(object)) {  // a copy: taking objects apart may run code that changes it
       path_.push_back(fmt::format("[{}]", index++));
       items.push_back(convert(item, nesting + 1));
       path_.pop_back();
@@ -89,11 +97,12 @@ class ToValue {
   Value dict(nb::handle object, int nesting) {
     Dict result;
     const std::string type = nb::cast<std::string>(nb::str(object.type().attr("__qualname__")));
-    const bool is_ordered = type == "OrderedDict";
-    if (!PyDict_CheckExact(object.ptr()) && !is_ordered && type != "defaultdict" && type != "Counter")
+    const bool is_ordered = is_for_file_ && type == "OrderedDict";
+    if (is_for_file_ && !PyDict_CheckExact(object.ptr()) && !is_ordered && type != "defaultdict" && type != "Counter")
       return described(object, nesting);
     result.is_ordered_dict = is_ordered;
-    for (nb::handle pair : nb::list(object.attr("items")())) {
+    const nb::object pairs = nb::steal(PyDict_Items(object.ptr()));
+    for (nb::handle pair : pairs) {
       nb::object key = pair[0], item = pair[1];
       path_.push_back(fmt::format("[{}]", nb::cast<std::string>(nb::str(nb::repr(key)))));
       Value converted_key = convert(key, nesting + 1);
@@ -109,7 +118,8 @@ class ToValue {
 
   Value tensor(nb::handle object) {
     auto borrowed = std::make_shared<BorrowedTensor>();
-    if (borrowed->borrow(object.ptr()) != Borrowed::Ok) refuse(borrowed->reason);
+    if (borrowed->borrow(object.ptr()) != Borrowed::Ok)
+      refuse(borrowed->reason.empty() ? "its bytes cannot be read" : borrowed->reason);
     const TensorView& view = borrowed->view;
     Tensor tensor;
     tensor.dtype = view.dtype;
@@ -118,6 +128,7 @@ class ToValue {
     tensor.data = static_cast<const std::byte*>(view.data);
     tensor.device = view.device;
     tensor.storage = std::make_shared<const Storage>(Storage{tensor.data, size_bytes(view), std::move(borrowed)});
+    if (!is_for_file_) return tensor;
     nb::object facts = facts_(object);
     tensor.origin = static_cast<TensorOrigin>(nb::cast<int>(facts[0]));
     tensor.requires_grad = nb::cast<bool>(facts[1]);
@@ -125,28 +136,29 @@ class ToValue {
   }
 
   Value described(nb::handle object, int nesting) {
-    nb::object description = describe_(object);
+    nb::object description = take_apart_(object);
     if (description.is_none()) {
       nb::object type = nb::borrow(object.type());
       refuse(fmt::format("an object of {}.{}", nb::cast<std::string>(nb::str(type.attr("__module__"))),
                          nb::cast<std::string>(nb::str(type.attr("__qualname__")))));
     }
-    Object result{nb::cast<std::string>(description[0]), nullptr, nullptr};
+    Object result{nb::cast<std::string>(nb::str(description[0])), nullptr, nullptr};
     nb::object args = description[1], state = description[2];
     if (!args.is_none()) result.args = std::make_shared<const Value>(convert(args, nesting + 1));
     if (!state.is_none()) result.state = std::make_shared<const Value>(convert(state, nesting + 1));
     return result;
   }
 
-  [[noreturn]] void refuse(const std::string& why) const {
+  ErrorCode nested_code() const { return is_for_file_ ? ErrorCode::Unsupported : ErrorCode::InvalidArgument; }
+
+  [[noreturn]] void refuse(const std::string& why, ErrorCode code = ErrorCode::Unsupported) const {
     std::string place;
     for (auto& part : path_) place += part;
-    throw Error(ErrorCode::Unsupported,
-                fmt::format("cannot take the value{}: {}", place.empty() ? "" : " at " + place, why));
+    throw Error(code, fmt::format("cannot take the value{}: {}", place.empty() ? "" : " at " + place, why));
   }
 
-  nb::module_ files_;
-  nb::object describe_, facts_;
+  bool is_for_file_;
+  nb::object take_apart_, facts_;
   std::unordered_map<PyObject*, Value> made_;  // None: being made
   std::vector<nb::object> keep_;               // so that no address is used twice
   std::vector<std::string> path_;
@@ -266,7 +278,9 @@ class ToObject {
 
 }  // namespace
 
-Value value_of(nb::handle object) { return ToValue().convert(object); }
+Value value_of(nb::handle object, ValueFor purpose, nb::handle take_apart) {
+  return ToValue(purpose, take_apart).convert(object);
+}
 
 nb::object object_of(const Value& value) { return ToObject().convert(value); }
 

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "tracer/object.hpp"
+#include "bindings/object.hpp"
 
 namespace tenscope::python {
 

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <set>
 #include <string>
 
+#include "bindings/live_run.hpp"
 #include "bindings/module.hpp"
 #include "tracer/python_types.hpp"
 
@@ -13,29 +13,38 @@ namespace tenscope::python {
 
 Ref make_changes(const std::shared_ptr<CallLog>& log) {
   Ref result = Ref::steal(nb::cast(Changes{log}).release().ptr());
-  PyErr_Clear();
+  drop_error();
   return result;
 }
 
 Ref make_change(const std::shared_ptr<CallLog>& log, const ChangeItem& item) {
   Ref result = Ref::steal(nb::cast(Change{log, item}).release().ptr());
-  PyErr_Clear();
+  drop_error();
   return result;
 }
 
 std::string current_task_name() {
-  static PyObject* module_name = PyUnicode_InternFromString("asyncio");
-  PyObject* asyncio = PyDict_GetItemWithError(PyImport_GetModuleDict(), module_name);
-  Ref task = asyncio ? Ref::steal(PyObject_CallMethod(asyncio, "current_task", nullptr)) : Ref();
+  static PyObject* module_name = interned("asyncio");
+  const Ref asyncio = imported_module(module_name);
+  const Ref task = Ref::steal(asyncio ? PyObject_CallMethod(asyncio.get(), "current_task", nullptr) : nullptr);
   Ref name;
   if (task && task.get() != Py_None) name = Ref::steal(PyObject_CallMethod(task.get(), "get_name", nullptr));
-  const char* utf8 = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
-  std::string result = utf8 ? utf8 : "";
-  PyErr_Clear();
-  return result;
+  drop_error();
+  return utf8(name.get());
 }
 
 namespace {
+
+// Takes the pending error for the door to raise; of several the first.
+void keep_failure(Thread& thread) noexcept {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Ref error = Ref::steal(value);
+  const Ref kind = Ref::steal(type), trace = Ref::steal(traceback);
+  if (trace) PyException_SetTraceback(error.get(), trace.get());
+  if (!thread.failure) thread.failure = error.release();
+}
 
 void warn_once(const std::string& message) noexcept {
   static auto* told = new std::set<std::string>;
@@ -45,28 +54,41 @@ void warn_once(const std::string& message) noexcept {
 
 }  // namespace
 
-void note_failure(const char* where) noexcept {
+void note_failure(const char* where) noexcept try {
   if (!PyErr_Occurred()) return;
-  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {  // Ctrl-C is for the program: it gets it at its next line
-    PyErr_Clear();
-    PyErr_SetInterrupt();
-    return;
-  }
-  if (const char* strict = std::getenv("TENSCOPE_STRICT"); strict && std::string_view(strict) == "1") {
-    PyErr_Print();
-    return;
-  }
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return drop_error();  // the program gets it at its next line
+  if (is_strict()) return keep_failure(this_thread());
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
+  const Ref kind = Ref::steal(type), error = Ref::steal(value), trace = Ref::steal(traceback);
   warn_once(fmt::format("{}: {}", where, value ? short_text(value, 300) : "unknown error"));
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
+} catch (const std::exception&) {
+  PyErr_Clear();
 }
 
-void note_exception(const std::exception& error) noexcept {
+void note_exception(const std::exception& error) noexcept try {
+  if (is_strict()) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return keep_failure(this_thread());
+  }
   warn_once(error.what());
+  drop_error();
+} catch (const std::exception&) {
   PyErr_Clear();
+}
+
+bool Thread::raise_failure() noexcept {
+  if (!failure) return false;
+  if (PyErr_Occurred()) return write_failure(), false;  // the program's own error goes first
+  PyObject* value = std::exchange(failure, nullptr);
+  PyObject* traceback = PyException_GetTraceback(value);
+  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(value))), value, traceback);
+  return true;
+}
+
+void Thread::write_failure() noexcept {
+  const ErrorKeeper keeper;
+  if (raise_failure()) PyErr_WriteUnraisable(nullptr);
 }
 
 }  // namespace tenscope::python

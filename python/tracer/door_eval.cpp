@@ -29,6 +29,8 @@ int trace(PyObject* object, PyFrameObject* frame, int what, PyObject* argument) 
   if (top && top->frame == ts_frame_of(frame)) {
     if (what == PyTrace_LINE) {
       look(thread, *top, PyFrame_GetLineNumber(frame));
+      if (thread.failure && thread.raise_failure()) [[unlikely]]
+        return -1;
     } else if (what == PyTrace_RETURN && top->attached) {
       PyObject* generator = ts_frame_generator(top->frame);
       leave(thread, top->frame, argument && generator && ts_generator_suspended(generator), !argument);
@@ -67,15 +69,18 @@ PyObject* evaluate_watched(Thread& thread, PyThreadState* state, RawFrame* raw, 
 
   PyObject* result = previous_evaluator(state, raw, throwing);
 
+  const bool suspended = result && generator && ts_generator_suspended(generator);
   {
     const ErrorKeeper keeper;
     ts_suspend_tracing(state);
-    leave(thread, frame, result && generator && ts_generator_suspended(generator), !result);
+    leave(thread, frame, suspended, !result);
     ts_resume_tracing(state);
   }
   if (ts_trace_function(state) != trace) thread.chained = ts_trace_function(state);
   if (outermost) thread.installed = false;
   ts_set_trace_function(state, outermost ? thread.chained : trace);
+  if (thread.failure && !suspended && thread.raise_failure())
+    Py_CLEAR(result);  // a generator raises it when it goes on
   return result;
 }
 

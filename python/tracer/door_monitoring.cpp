@@ -52,6 +52,8 @@ PyObject* on_line(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   if (Frame* found = current(thread, frame, arguments[0])) {
     if (!found->info->comprehensions.empty() && found->info->is_comprehension(ts_frame_offset(frame))) Py_RETURN_NONE;
     look(thread, *found, small_number(arguments[1]));
+    if (thread.failure && thread.raise_failure()) [[unlikely]]
+      return nullptr;
   }
   Py_RETURN_NONE;
 }
@@ -88,7 +90,10 @@ PyObject* on_resume(PyObject*, PyObject* const* arguments, Py_ssize_t) {
 }
 
 PyObject* on_return(PyObject*, PyObject* const*, Py_ssize_t) {
-  leave(this_thread(), current_frame(), false, false);
+  Thread& thread = this_thread();
+  leave(thread, current_frame(), false, false);
+  if (thread.failure && thread.raise_failure()) [[unlikely]]
+    return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -101,6 +106,8 @@ PyObject* on_unwind(PyObject*, PyObject* const*, Py_ssize_t) {
   Thread& thread = this_thread();
   ts_frame* frame = current_frame();
   if (!thread.frames.empty() || is_suspended(frame)) leave(thread, frame, false, true);
+  if (thread.failure) [[unlikely]]
+    thread.write_failure();
   Py_RETURN_NONE;
 }
 

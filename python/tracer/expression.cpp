@@ -8,14 +8,14 @@
 namespace tenscope::python {
 namespace {
 
-Ref checked(PyObject* result) {
-  if (!result) PyErr_Clear();
+Ref or_none(PyObject* result) {
+  if (!result) drop_error();
   return Ref::steal(result);
 }
 
 Ref dict_item(PyObject* dict, PyObject* key) {
   PyObject* found = PyDict_GetItemWithError(dict, key);  // not __missing__: a defaultdict must not grow
-  if (!found) PyErr_Clear();
+  if (!found) drop_error();
   return Ref::share(found);
 }
 
@@ -26,7 +26,7 @@ Ref get_item(PyObject* object, PyObject* key) {
     if (found || mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript) return found;
   }
   if (PyType_Check(object)) return {};  // list[int] is no item
-  return checked(PyObject_GetItem(object, key));
+  return or_none(PyObject_GetItem(object, key));
 }
 
 bool is_index(PyObject* key) {
@@ -40,7 +40,7 @@ bool is_index(PyObject* key) {
 
 Ref get_attribute(PyObject* object, PyObject* name) {
   if (!is_index(name)) {
-    Ref found = checked(PyObject_GetAttr(object, name));
+    Ref found = or_none(PyObject_GetAttr(object, name));
     if (found) return found;
   }
   if (PyDict_Check(object)) {
@@ -48,59 +48,56 @@ Ref get_attribute(PyObject* object, PyObject* name) {
     if (found || !is_index(name)) return found;
   }
   if (is_index(name)) {
-    const Ref index = checked(PyLong_FromUnicodeObject(name, 10));
+    const Ref index = or_none(PyLong_FromUnicodeObject(name, 10));
     if (index && (PySequence_Check(object) || PyMapping_Check(object))) {
       Ref found = get_item(object, index.get());
       if (found) return found;
     }
-    return checked(PyObject_GetAttr(object, name));  // the modules of a torch.nn.Sequential
+    return or_none(PyObject_GetAttr(object, name));  // the modules of a torch.nn.Sequential
   }
   return {};
 }
 
 std::string key_text(PyObject* key) {
-  const Ref text = checked(PyUnicode_Check(key) ? Py_NewRef(key) : PyObject_Repr(key));
-  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  PyErr_Clear();
-  return utf8 ? utf8 : "?";
+  const std::string text = utf8(or_none(PyUnicode_Check(key) ? Py_NewRef(key) : PyObject_Repr(key)).get());
+  return text.empty() ? "?" : text;
+}
+
+using Each = std::function<void(const std::string&, PyObject*)>;
+
+void each_child(PyObject* nest, TypeClass kind, const Each& each) {
+  Children children(nest, kind);
+  Child child{};
+  std::string error;
+  while (children.error().empty() && children.next(child, error)) {
+    if (child.value) each(child.key ? key_text(child.key) : std::to_string(child.index), child.value);
+  }
 }
 
 // The names and values one level below an object: items of a mapping, positions of a sequence, else attributes, among
 // them the submodules, parameters and buffers of a torch.nn.Module.
-void children(PyObject* object, const std::function<void(const std::string&, PyObject*)>& each) {
-  const auto each_item = [&](PyObject* dict) {
-    const Ref items = checked(PyDict_Items(dict));
-    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
-      PyObject* pair = PyList_GET_ITEM(items.get(), i);
-      each(key_text(PyTuple_GET_ITEM(pair, 0)), PyTuple_GET_ITEM(pair, 1));
-    }
-  };
+void children(PyObject* object, const Each& each) {
   const TypeClass kind = class_of(object);
-  if (kind == TypeClass::Dict) return each_item(object);
+  if (kind == TypeClass::Dict) return each_child(object, kind, each);
   if (kind == TypeClass::List || kind == TypeClass::Tuple || kind == TypeClass::Deque) {
-    const Ref items = checked(PySequence_List(object));
-    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
-      each(std::to_string(i), PyList_GET_ITEM(items.get(), i));
-    }
-    return;
+    return each_child(object, kind, [&, i = 0](const std::string&, PyObject* value) mutable {
+      each(std::to_string(i++), value);  // of named tuples too: their names are attributes
+    });
   }
   if (kind == TypeClass::Scalar || kind == TypeClass::Torch || kind == TypeClass::Array || PyType_Check(object)) return;
-  const Ref attributes = checked(PyObject_GetAttrString(object, "__dict__"));
+  const Ref attributes = or_none(PyObject_GetAttrString(object, "__dict__"));
   if (!attributes || !PyDict_Check(attributes.get())) return;
   bool is_module = false;
   for (const char* group : {"_parameters", "_buffers", "_modules"}) {
-    PyObject* members = PyDict_GetItemString(attributes.get(), group);
-    if (members && PyDict_Check(members)) {
+    const Ref members = Ref::share(PyDict_GetItemString(attributes.get(), group));
+    if (members && PyDict_Check(members.get())) {
       is_module = true;
-      each_item(members);
+      each_child(members.get(), TypeClass::Dict, each);
     }
   }
-  const Ref items = checked(PyDict_Items(attributes.get()));
-  for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
-    PyObject* pair = PyList_GET_ITEM(items.get(), i);
-    const std::string name = key_text(PyTuple_GET_ITEM(pair, 0));
-    if (!is_module || !name.starts_with('_')) each(name, PyTuple_GET_ITEM(pair, 1));
-  }
+  each_child(attributes.get(), TypeClass::Dict, [&](const std::string& name, PyObject* value) {
+    if (!is_module || !name.starts_with('_')) each(name, value);
+  });
 }
 
 struct Walk {
@@ -111,7 +108,7 @@ struct Walk {
   void from(std::size_t index, PyObject* object, const std::string& name) const {
     if (index == expression.steps.size()) {
       if (!expression.any) return visit(expression.text.get(), object);
-      const Ref text = checked(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+      const Ref text = or_none(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
       if (text) visit(text.get(), object);
       return;
     }
@@ -143,10 +140,8 @@ struct Walk {
   }
 
   static std::string quoted(PyObject* key) {
-    const Ref text = checked(PyObject_Repr(key));
-    const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-    PyErr_Clear();
-    return utf8 ? utf8 : "?";
+    const std::string text = utf8(or_none(PyObject_Repr(key)).get());
+    return text.empty() ? "?" : text;
   }
 };
 

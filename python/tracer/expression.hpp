@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tracer/object.hpp"
+#include "bindings/object.hpp"
 
 namespace tenscope::python {
 

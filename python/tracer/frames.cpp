@@ -21,12 +21,13 @@ std::shared_ptr<Session> new_session(const std::shared_ptr<Watcher>& watcher, ts
   auto session = std::make_shared<Session>();
   if (watcher->on_enter) {
     int is_cell = 0;
-    static PyObject* self_name = PyUnicode_InternFromString("self");
+    static PyObject* self_name = interned("self");
     const int slot = ts_find_slot(code, self_name, &is_cell);
-    PyObject* self = slot >= 0 ? ts_frame_slots(frame)[slot] : nullptr;
-    if (is_cell && self && PyCell_Check(self)) self = PyCell_GET(self);
-    session->tag = Ref::steal(PyObject_CallFunctionObjArgs(watcher->on_enter.get(), reinterpret_cast<PyObject*>(code),
-                                                           self ? self : Py_None, nullptr));
+    PyObject* place = slot >= 0 ? ts_frame_slots(frame)[slot] : nullptr;
+    if (is_cell && place && PyCell_Check(place)) place = PyCell_GET(place);
+    const Ref self = Ref::share(place ? place : Py_None);
+    session->tag = Ref::steal(
+        PyObject_CallFunctionObjArgs(watcher->on_enter.get(), reinterpret_cast<PyObject*>(code), self.get(), nullptr));
     if (!session->tag) note_failure("on_enter");
     if (!session->tag || session->tag.get() == Py_None) return nullptr;
   }
@@ -46,7 +47,7 @@ void finish(Session& session, bool raised) {
   if (watcher.publish_to || watcher.on_finish) {
     const Ref changes = make_changes(session.log);
     if (changes && watcher.publish_to) {
-      static PyObject* name = PyUnicode_InternFromString("changes");
+      static PyObject* name = interned("changes");
       PyDict_SetItem(watcher.publish_to.get(), name, changes.get());
       PyErr_Clear();
     }
@@ -58,7 +59,7 @@ void finish(Session& session, bool raised) {
 
 void end_sessions(Thread& thread, Frame& frame, bool raised) {
   for (Look& look : frame.looks) {
-    if (!look.owns) continue;
+    if (!look.owns || look.ended) continue;
     std::erase(thread.deep, look.session);
     finish(*look.session, raised);
   }
@@ -273,6 +274,7 @@ void leave(Thread& thread, ts_frame* frame, bool suspended, bool raised) noexcep
 
 void attach(const std::shared_ptr<Watcher>& watcher, PyFrameObject* object) {
   Thread& thread = this_thread();
+  if (thread.busy) return;  // a hook is not watched
   ts_frame* raw = ts_frame_of(object);
   PyCodeObject* code = ts_frame_code(raw);
   add_code(watcher, code, nullptr, raw);
@@ -295,12 +297,19 @@ void attach(const std::shared_ptr<Watcher>& watcher, PyFrameObject* object) {
 
 void detach(const std::shared_ptr<Watcher>& watcher) {
   Thread& thread = this_thread();
+  const bool in_a_look = thread.busy;
   const Busy busy(thread);
   for (auto it = thread.frames.rbegin(); it != thread.frames.rend(); ++it) {
     Frame& frame = **it;
     const auto look = std::find_if(frame.looks.begin(), frame.looks.end(),
-                                   [&](const Look& l) { return l.session->watcher == watcher && l.owns; });
+                                   [&](const Look& l) { return l.session->watcher == watcher && l.owns && !l.ended; });
     if (look == frame.looks.end()) continue;
+    if (in_a_look) {
+      look->ended = frame.has_ended = true;
+      std::erase(thread.deep, look->session);
+      finish(*look->session, false);
+      break;
+    }
     for (const Slot& slot : look->slots) look_at(frame, *look, slot, frame.line);
     const auto session = look->session;
     std::erase(thread.deep, session);

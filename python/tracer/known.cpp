@@ -5,8 +5,6 @@
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -17,42 +15,12 @@
 namespace tenscope::python {
 namespace {
 
-constexpr int kMaxDepth = 64;
-constexpr std::size_t kMaxItems = 1'000'000;
-
-bool has(PyObject* type, const char* name) {
-  const int found = PyObject_HasAttrString(type, name);
-  PyErr_Clear();
-  return found;
-}
-
-TypeClass classify(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  auto* type_object = reinterpret_cast<PyObject*>(type);
-  if (object == Py_None || object == Py_Ellipsis || object == Py_NotImplemented || PyBool_Check(object) ||
-      PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object) || PyUnicode_Check(object) ||
-      PyBytes_Check(object)) {
-    return TypeClass::Scalar;
-  }
-  if (is_tensor_like(object)) return has(type_object, "_version") ? TypeClass::Torch : TypeClass::Array;
-  if (PyList_Check(object)) return TypeClass::List;
-  if (PyTuple_Check(object)) return TypeClass::Tuple;
-  if (PyDict_Check(object)) return TypeClass::Dict;
-  if (PyAnySet_Check(object)) return TypeClass::Set;
-  if (PyType_Check(object)) return TypeClass::Opaque;
-  if (std::string_view(type->tp_name) == "collections.deque") return TypeClass::Deque;
-  if (std::string_view(type->tp_name) == "types.SimpleNamespace") return TypeClass::Namespace;
-  if (has(type_object, "__dataclass_fields__")) return TypeClass::Fields;
-  return TypeClass::Opaque;
-}
-
 // Writes a value's structure into bytes, whose hash is the digest.
 class Writer {
  public:
   explicit Writer(Opaque opaque) : opaque_(opaque) {}
 
   void add(PyObject* value) {
-    if (++items_ > kMaxItems) return;
     const TypeClass kind = class_of(value);
     tag(static_cast<char>(kind), Py_TYPE(value));
     switch (kind) {
@@ -61,45 +29,16 @@ class Writer {
       case TypeClass::Torch:
       case TypeClass::Array:
         return add_tensor(value, kind);
+      case TypeClass::Mapping:  // of any class: reading it may be dear, or do something
       case TypeClass::Opaque:
         return add_opaque(value);
       default:
-        break;
+        return add_nest(value, kind);
     }
-    for (PyObject* open : open_) {
-      if (open == value) return put('@');
-    }
-    if (open_.size() >= kMaxDepth) return put(value);
-    open_.push_back(value);
-    switch (kind) {
-      case TypeClass::List:
-        put(PyList_GET_SIZE(value));
-        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i) add(Ref::share(PyList_GET_ITEM(value, i)).get());
-        break;
-      case TypeClass::Tuple:
-        put(PyTuple_GET_SIZE(value));
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) add(PyTuple_GET_ITEM(value, i));
-        break;
-      case TypeClass::Dict:
-        add_dict(value);
-        break;
-      case TypeClass::Fields:
-        add_fields(value);
-        break;
-      case TypeClass::Namespace: {
-        const Ref fields = Ref::steal(PyObject_GetAttrString(value, "__dict__"));
-        if (fields) add_dict(fields.get());
-        PyErr_Clear();
-        break;
-      }
-      default:
-        add_iterable(value, kind == TypeClass::Set);
-        break;
-    }
-    open_.pop_back();
   }
 
   Digest finish() const { return hash(0); }
+  const std::string& left_out() const { return left_out_; }
 
  private:
   template <class T>
@@ -126,21 +65,21 @@ class Writer {
       const long long small = PyLong_AsLongLongAndOverflow(value, &overflow);
       if (!overflow) return put(small);
       const Ref text = Ref::steal(PyNumber_ToBase(value, 16));
-      if (text) put_text(PyUnicode_DATA(text.get()), PyUnicode_GET_LENGTH(text.get()));
+      if (text) put_text(PyUnicode_DATA(text.get()), static_cast<std::size_t>(PyUnicode_GET_LENGTH(text.get())));
     } else if (PyFloat_Check(value)) {
       const double number = PyFloat_AS_DOUBLE(value);
       put(std::isnan(number) ? std::numeric_limits<double>::quiet_NaN() : number);
     } else if (PyUnicode_Check(value)) {
       const auto kind = static_cast<std::size_t>(PyUnicode_KIND(value));
-      put_text(PyUnicode_DATA(value), kind * PyUnicode_GET_LENGTH(value));
+      put_text(PyUnicode_DATA(value), kind * static_cast<std::size_t>(PyUnicode_GET_LENGTH(value)));
     } else if (PyBytes_Check(value)) {
-      put_text(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value));
+      put_text(PyBytes_AS_STRING(value), static_cast<std::size_t>(PyBytes_GET_SIZE(value)));
     } else if (PyComplex_Check(value)) {
       put(PyComplex_AsCComplex(value));
     } else {
       put(value);
     }
-    PyErr_Clear();
+    drop_error();
   }
 
   void add_tensor(PyObject* value, TypeClass kind) {
@@ -162,85 +101,56 @@ class Writer {
     } else {  // arrays of objects, text, records
       Ref parts = Ref::steal(PyObject_CallMethod(value, "tolist", nullptr));
       if (parts) add(parts.get());
-      PyErr_Clear();
+      drop_error();
       const Ref shape = Ref::steal(PyObject_GetAttrString(value, "shape"));
       if (shape) add(shape.get());
     }
-    PyErr_Clear();
+    drop_error();
   }
 
   void add_opaque(PyObject* value) {
     if (opaque_ == Opaque::Repr && Py_TYPE(value)->tp_repr != PyBaseObject_Type.tp_repr) {
       const Ref text = Ref::steal(PyObject_Repr(value));
       if (text) return add_scalar(text.get());
-      PyErr_Clear();
+      drop_error();
     }
     put(value);
   }
 
-  void add_pair(PyObject* key, PyObject* value, Digest& sum) {
-    const std::size_t mark = bytes_.size();
-    add(key);
-    if (value) add(value);
-    const Digest pair = hash(mark);
-    bytes_.resize(mark);
-    sum.low += pair.low;
-    sum.high += pair.high;
-  }
-
-  void add_dict(PyObject* dict) {
-    put(PyDict_GET_SIZE(dict));
+  void add_nest(PyObject* nest, TypeClass kind) {
+    const bool unordered = kind == TypeClass::Dict || kind == TypeClass::Namespace || kind == TypeClass::Set;
     Digest sum;
-    if (PyDict_GET_SIZE(dict) > 0) {
-      const Ref items = Ref::steal(PyDict_Items(dict));  // a copy: digesting may run code that changes the dict
-      for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
-        PyObject* pair = PyList_GET_ITEM(items.get(), i);
-        add_pair(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), sum);
-      }
-    }
-    put(sum);
-  }
-
-  void add_fields(PyObject* value) {
-    const Ref fields = Ref::steal(PyObject_GetAttrString(value, "__dataclass_fields__"));
-    PyObject *name = nullptr, *field = nullptr;
-    Py_ssize_t position = 0;
-    while (fields && PyDict_Check(fields.get()) && PyDict_Next(fields.get(), &position, &name, &field)) {
-      const Ref item = Ref::steal(PyObject_GetAttr(value, name));
-      if (item) add(item.get());
-      PyErr_Clear();
-    }
-    PyErr_Clear();
-  }
-
-  void add_iterable(PyObject* value, bool unordered) {
-    const Ref items = Ref::steal(PySequence_List(value));
-    PyErr_Clear();
-    if (!items) return put(value);
-    const Py_ssize_t size = PyList_GET_SIZE(items.get());
-    put(size);
-    Digest sum;
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      PyObject* item = PyList_GET_ITEM(items.get(), i);
-      if (unordered) {
-        add_pair(item, nullptr, sum);
-      } else {
-        add(item);
-      }
-    }
-    put(sum);
+    const auto each = [&](const Child& child) {
+      const std::size_t mark = bytes_.size();
+      if (unordered && child.key) add(child.key);
+      add(child.value);
+      if (!unordered) return;
+      const Digest part = hash(mark);
+      bytes_.resize(mark);
+      sum.low += part.low;
+      sum.high += part.high;
+    };
+    const auto cut = [&](const Cut& what) {
+      put(what.kind);
+      put(what.left_out);
+      if (what.kind == Cut::Kind::TooDeep || what.kind == Cut::Kind::Unreadable) put(nest);
+      if (what.kind != Cut::Kind::Cycle && left_out_.empty()) left_out_ = what.reason();
+    };
+    const std::size_t count = walk_.descend(nest, kind, each, cut);
+    put(count);
+    if (unordered) put(sum);
   }
 
   Opaque opaque_;
-  std::size_t items_ = 0;
+  NestWalk walk_{kReadLimits};
   std::string bytes_;
-  std::vector<PyObject*> open_;
+  std::string left_out_;
 };
 
 Ref weak_reference(PyObject* object) {
   if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return {};
   Ref weak = Ref::steal(PyWeakref_NewRef(object, nullptr));
-  PyErr_Clear();
+  drop_error();
   return weak;
 }
 
@@ -257,39 +167,27 @@ bool refers_to(const Ref& weak, PyObject* object) {
 }
 
 long long version_of(PyObject* tensor) {
-  static PyObject* name = PyUnicode_InternFromString("_version");
+  static PyObject* name = interned("_version");
   const Ref version = Ref::steal(PyObject_GetAttr(tensor, name));  // inference tensors have none
   const long long number = version ? PyLong_AsLongLong(version.get()) : -1;
-  PyErr_Clear();
+  drop_error();
   return number;
 }
 
 // Reading a tensor of another device copies it to the host and waits for the device: never at every line.
 bool is_on_device(PyObject* tensor) {
-  static PyObject* name = PyUnicode_InternFromString("is_cpu");
+  static PyObject* name = interned("is_cpu");
   const Ref is_cpu = Ref::steal(PyObject_GetAttr(tensor, name));
-  PyErr_Clear();
+  drop_error();
   return is_cpu.get() == Py_False;
 }
 
 }  // namespace
 
-TypeClass class_of(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type || object == Py_None) {
-    return TypeClass::Scalar;
-  }
-  static auto* cache = new std::unordered_map<PyTypeObject*, TypeClass>;
-  const auto found = cache->find(type);
-  if (found != cache->end()) return found->second;
-  if (PyType_Check(object)) return TypeClass::Opaque;  // a class: its type may be any metaclass
-  Py_INCREF(type);
-  return cache->emplace(type, classify(object)).first->second;
-}
-
-Digest digest_of(PyObject* value, Opaque opaque) {
+Digest digest_of(PyObject* value, Opaque opaque, std::string* left_out) {
   Writer writer(opaque);
   writer.add(value);
+  if (left_out) *left_out = writer.left_out();
   return writer.finish();
 }
 
@@ -307,7 +205,7 @@ bool same_scalar(PyObject* a, PyObject* b) {
   if (PyUnicode_Check(a)) return PyUnicode_Compare(a, b) == 0;
   if (PyBytes_Check(a)) {
     return PyBytes_GET_SIZE(a) == PyBytes_GET_SIZE(b) &&
-           std::memcmp(PyBytes_AS_STRING(a), PyBytes_AS_STRING(b), PyBytes_GET_SIZE(a)) == 0;
+           std::memcmp(PyBytes_AS_STRING(a), PyBytes_AS_STRING(b), static_cast<std::size_t>(PyBytes_GET_SIZE(a))) == 0;
   }
   if (PyComplex_Check(a)) return digest_of(a, Opaque::Identity) == digest_of(b, Opaque::Identity);
   return false;
@@ -330,7 +228,7 @@ bool Known::update_digest(PyObject* value, const Ladder& ladder) {
     if (same_object && weak_ && refers_to(weak_, value) && version >= 0 && version == version_) return false;
     version_ = version;
   }
-  const Digest now = digest_of(value, ladder.opaque);
+  const Digest now = digest_of(value, ladder.opaque, &left_out_);
   bool changed = !by_digest_ || now != digest_;
   if (ladder.identity && torch && !(same_object && refers_to(weak_, value))) changed = true;
   if ((versioned || (torch && ladder.identity)) && !(weak_ && refers_to(weak_, value))) weak_ = weak_reference(value);
@@ -351,10 +249,11 @@ bool Known::update_opaque(PyObject* value) {
 
 bool Known::update(PyObject* value, const Ladder& ladder) {
   const TypeClass kind = class_of(value);
-  bool changed;
+  const bool opaque = kind == TypeClass::Opaque || kind == TypeClass::Mapping;
+  bool changed = false;
   if (kind == TypeClass::Scalar) {
     changed = update_scalar(value);
-  } else if (kind == TypeClass::Opaque && (ladder.opaque == Opaque::Identity || PyType_Check(value))) {
+  } else if (opaque && (ladder.opaque == Opaque::Identity || PyType_Check(value))) {
     changed = update_opaque(value);
   } else {
     changed = update_digest(value, ladder);

@@ -3,8 +3,10 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <string>
 
-#include "tracer/object.hpp"
+#include "bindings/nest.hpp"
+#include "bindings/object.hpp"
 
 namespace tenscope::python {
 
@@ -15,12 +17,11 @@ namespace tenscope::python {
 //                value; else type and value (floats by their bits, one NaN equals another)
 //   tensors      type, dtype, shape, device and the fingerprint of the elements. Where the caller says that nothing can
 //                have been written (see Trust) the same object is not read again.
-//   containers   list, tuple, dict, set, deque, dataclass, SimpleNamespace: a digest of the structure down to scalars
-//   and
-//                tensors; dict and set without their order
+//   nests        list, tuple, dict, set, deque, dataclass, SimpleNamespace: a digest of the structure down to scalars
+//                and tensors; dict and set without their order. What the limits of nest.hpp cut off is told: left_out()
 //   the rest     identity, by a weak reference where the type allows; or the text of repr (Opaque::Repr)
 //
-// Tensors and containers are never pinned: their life is the program's affair.
+// Tensors and nests are never pinned: their life is the program's affair.
 
 enum class Opaque : std::uint8_t { Identity, Repr };
 
@@ -57,6 +58,7 @@ class Known {
   bool seen() const { return seen_; }
   PyObject* pinned() const { return pin_.get(); }  // the last value, where it is a scalar
   const Digest& digest() const { return digest_; }
+  const std::string& left_out() const { return left_out_; }  // why a part of the last value was not compared, or empty
 
  private:
   bool update_scalar(PyObject* value);
@@ -71,15 +73,12 @@ class Known {
   Ref weak_;                      // an opaque object or a torch tensor, weakly
   long long version_ = -1;
   Digest digest_;
+  std::string left_out_;
 };
 
-enum class TypeClass : std::uint8_t { Scalar, Torch, Array, List, Tuple, Dict, Set, Deque, Fields, Namespace, Opaque };
-
-// Cached by type; the type is kept alive.
-TypeClass class_of(PyObject* object);
-
-// A digest of a value by content; what has none goes in by identity or repr.
-Digest digest_of(PyObject* value, Opaque opaque);
+// A digest of a value by content; what has none goes in by identity or repr. What a limit or an error kept out of it is
+// told in `left_out`; else that is empty.
+Digest digest_of(PyObject* value, Opaque opaque, std::string* left_out = nullptr);
 
 // Identity of two scalars of class Scalar.
 bool same_scalar(PyObject* a, PyObject* b);

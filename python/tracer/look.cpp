@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "bindings/recording.hpp"
+#include "bindings/live_run.hpp"
 #include "tracer/changes.hpp"
 #include "tracer/registry.hpp"
 #include "tracer/run_sink.hpp"
@@ -34,7 +34,12 @@ void observe(const Frame& frame, Session& session, Session::Entry& entry, PyObje
   const WatchOptions& options = watcher.options;
   PyObject* pinned = entry.known.pinned();
   Ref old = Ref::share(pinned ? pinned : entry.snapshot.get());
-  if (!entry.known.update(value, options.ladder)) return;
+  const bool changed = entry.known.update(value, options.ladder);
+  if (!entry.known.left_out().empty() && !entry.told_left_out) [[unlikely]] {
+    entry.told_left_out = true;
+    tell_not_compared(watcher, *frame.info, name, entry.known.left_out());
+  }
+  if (!changed) return;
 
   if (watcher.on_value) {
     if (frame.flags & kIgnored) return;
@@ -57,7 +62,7 @@ void observe(const Frame& frame, Session& session, Session::Entry& entry, PyObje
   if (frame.flags & kIgnored) return;
 
   append(log, frame, next_line, entry, name, Kept::of(old.get()), Kept::of(now.get()));
-  const bool recorded = options.record && current_run();
+  const bool recorded = options.record && is_recording();
   if (recorded || watcher.on_change) {
     const ChangeItem item{Ref::share(name), std::move(old), std::move(now), frame.line,
                           next_line,        wall_time_ns(), frame.info};
@@ -88,7 +93,7 @@ bool look_at_numbers(const Frame& frame, int next_line) {
       CallLog& log = *check.session->log;
       const WatchOptions& options = watcher.options;
       if (watcher.on_change || watcher.on_value || !options.keep || is_full(log, options)) return false;
-      if (options.record && current_run()) return false;
+      if (options.record && is_recording()) return false;
       append(log, frame, next_line, entry, check.name, old, now);
     }
     entry.known.pin_number(value);
@@ -110,7 +115,7 @@ Ref variable(const Frame& frame, PyObject* name, bool globals) {
                                 : Ref::steal(PyObject_GetItem(space, name));
   }
   if (!found && globals) found = Ref::share(PyDict_GetItemWithError(ts_frame_globals(frame.frame), name));
-  PyErr_Clear();
+  drop_error();
   return found;
 }
 
@@ -145,6 +150,15 @@ void Frame::resolve_checks() {
   }
 }
 
+void Frame::drop_ended() {
+  std::vector<Look> ended;  // outlives what follows, since the end of a session may run Python code
+  std::vector<Look> going_on;
+  for (Look& look : looks) (look.ended ? ended : going_on).push_back(std::move(look));
+  looks = std::move(going_on);
+  has_ended = false;
+  resolve_checks();
+}
+
 void look_at(const Frame& frame, const Look& look, const Slot& slot, int next_line) {
   Session& session = *look.session;
   const Watcher& watcher = *session.watcher;
@@ -173,11 +187,17 @@ void look_at(const Frame& frame, const Look& look, const Slot& slot, int next_li
 }
 
 void look_slowly(Thread& thread, Frame& frame, int next_line) noexcept try {
-  if (thread.busy || look_at_numbers(frame, next_line)) return;
+  if (thread.busy) return;
+  if (frame.has_ended) [[unlikely]]
+    frame.drop_ended();
+  if (look_at_numbers(frame, next_line)) return;
   const Busy busy(thread);
-  for (std::size_t i = 0; i < frame.looks.size(); ++i) {
-    for (const Slot& slot : frame.looks[i].slots) look_at(frame, frame.looks[i], slot, next_line);
+  for (const Look& look : frame.looks) {
+    for (const Slot& slot : look.slots) {
+      if (!look.ended) look_at(frame, look, slot, next_line);
+    }
   }
+  if (frame.has_ended) frame.drop_ended();
 } catch (const std::exception& error) {
   note_exception(error);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 #include "tenscope/error.hpp"
 
@@ -19,7 +20,8 @@ std::string site_of(const std::string& file) {
 
 // What Python has to say of a code object (tenscope.lines.code_facts._describe).
 void describe(CodeInfo& info) {
-  const Ref facts = Ref::steal(PyObject_CallOneArg(registry().describe, info.code.get()));
+  const Ref describe = registry().describe;
+  const Ref facts = Ref::steal(PyObject_CallOneArg(describe.get(), info.code.get()));
   const char* flags = nullptr;
   Py_ssize_t size = 0;
   int one_line_loops = 0;
@@ -35,7 +37,7 @@ void describe(CodeInfo& info) {
       }
     }
   }
-  PyErr_Clear();
+  drop_error();
 }
 
 }  // namespace
@@ -43,12 +45,6 @@ void describe(CodeInfo& info) {
 Registry& registry() {
   static auto* instance = new Registry;
   return *instance;
-}
-
-std::string utf8(PyObject* text) {
-  const char* data = text ? PyUnicode_AsUTF8(text) : nullptr;
-  PyErr_Clear();
-  return data ? data : "";
 }
 
 std::vector<Slot> find_slots(const Watcher& watcher, PyCodeObject* code) {
@@ -74,9 +70,9 @@ bool has_local(const Watcher& watcher, PyCodeObject* code) {
 }
 
 CodeInfo* code_info(PyCodeObject* code) {
-  CodeInfo*& info = registry().codes[code];
-  if (info) return info;
-  info = new CodeInfo;
+  if (const auto found = registry().codes.find(code); found != registry().codes.end()) return found->second;
+  auto* info = new CodeInfo;
+  registry().codes.emplace(code, info);
   info->code = Ref::share(reinterpret_cast<PyObject*>(code));
   const char* qualname = ts_code_qualname(code);
   info->function = qualname ? qualname : utf8(code->co_name);
@@ -94,8 +90,7 @@ void listen(CodeInfo& info, bool on) {
 
 void set_describe(PyObject* describe, const std::string& own_folder) {
   registry().own_folder = own_folder;
-  Py_XDECREF(registry().describe);
-  registry().describe = Py_NewRef(describe);
+  registry().describe = Ref::share(describe);
 }
 
 bool is_watched(PyCodeObject* code) {
@@ -115,7 +110,7 @@ void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObj
   if (function && !ts_code_qualname(code)) {
     const Ref qualname = Ref::steal(PyObject_GetAttrString(function, "__qualname__"));
     if (qualname) info->function = utf8(qualname.get());
-    PyErr_Clear();
+    drop_error();
   }
   info->entries.push_back({watcher, function, frame});
   if (watcher->options.depth != 1) {
@@ -127,7 +122,9 @@ void add_code(const std::shared_ptr<Watcher>& watcher, PyCodeObject* code, PyObj
 }
 
 void remove_watcher(const Watcher* watcher) {
-  for (const auto& [code, info] : registry().codes) {
+  std::vector<CodeInfo*> infos;  // a copy: what the door does may run Python code that watches more
+  for (const auto& [code, info] : registry().codes) infos.push_back(info);
+  for (CodeInfo* info : infos) {
     const auto removed =
         std::erase_if(info->entries, [&](const auto& entry) { return entry.watcher.get() == watcher; });
     if (removed && info->entries.empty()) listen(*info, false);

@@ -18,7 +18,7 @@ struct Registry {
   std::unordered_map<ts_frame*, std::unique_ptr<Frame>> suspended;
   std::vector<std::unique_ptr<Frame>> dying;  // suspended frames whose generator is being destroyed
   std::vector<std::weak_ptr<Watcher>> deep;   // watchers that look below their function
-  PyObject* describe = nullptr;
+  Ref describe;
   std::string own_folder;
   bool open = false;
 };
@@ -34,8 +34,6 @@ std::vector<Slot> find_slots(const Watcher& watcher, PyCodeObject* code);
 bool has_local(const Watcher& watcher, PyCodeObject* code);
 
 void look_at(const Frame& frame, const Look& look, const Slot& slot, int next_line);
-
-std::string utf8(PyObject* text);
 
 // While it lives the thread is not watched, and the pending Python error is put aside.
 class Busy {

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
+#include <string>
 
 #include "bindings/recording.hpp"
 #include "core/json_writer.hpp"
+#include "tracer/changes.hpp"
 
 namespace tenscope::python {
 namespace {
@@ -38,33 +39,49 @@ std::string meta_of(const CallLog& log, const ChangeItem& change) {
 }  // namespace
 
 void record_change(const Watcher& watcher, const CallLog& log, const ChangeItem& change, PyObject* value) {
-  Run* run = current_run();
-  if (!run || !run->enabled()) return;
+  auto live = share_current_run();  // held: the old value's repr is Python code
+  if (!live || !live->run.enabled()) return;
   const std::string meta = meta_of(log, change);
   const std::string site = fmt::format("{}:{}", change.info->site, change.line);
-  Py_ssize_t size = 0;
-  const char* name = PyUnicode_AsUTF8AndSize(change.name.get(), &size);
+  const std::string name = utf8(change.name.get());
   EventInfo info;
   info.kind = EventKind::Change;
-  info.name = name ? std::string_view(name, static_cast<std::size_t>(size)) : std::string_view();
+  info.name = name;
   info.site = site;
   info.scope = change.info->function;
   info.io = Io::Local;
   info.task = log.task;
   info.meta = meta;
-  record_object(*run, info, value, watcher.options.values);
-  PyErr_Clear();
+  if (record_object(std::move(live), info, value, watcher.options.values) < 0) note_failure("record");
 }
 
 void record_left_out(const CallLog& log) {
-  Run* run = current_run();
-  if (!run || !run->enabled()) return;
+  auto live = share_current_run();
+  if (!live || !live->run.enabled()) return;
   EventInfo info;
   info.kind = EventKind::Dropped;
   info.name = kWatchLimit;
   info.scope = log.info->function;
-  record_value(*run, info, EventValue(log.left_out));
-  PyErr_Clear();
+  if (record_value(std::move(live), info, EventValue(log.left_out)) < 0) note_failure("record");
+}
+
+void tell_not_compared(const Watcher& watcher, const CodeInfo& code, PyObject* name, const std::string& reason) {
+  const std::string watched = utf8(name);
+  const std::string why = reason + ": changes of it go unseen";
+  auto live = watcher.options.record ? share_current_run() : nullptr;
+  if (!live || !live->run.enabled()) {
+    warn_later(fmt::format("watch: {} in {}: {}", watched, code.function, why));
+    return issue_warnings();
+  }
+  std::string meta;
+  JsonWriter json(meta);
+  json.begin_object().key("name").text(watched).key("reason").text(why).end_object();
+  EventInfo info;
+  info.kind = EventKind::Note;
+  info.name = "not_seen";
+  info.scope = code.function;
+  info.meta = meta;
+  if (record_value(std::move(live), info, EventValue(watched + ": " + why)) < 0) note_failure("record");
 }
 
 }  // namespace tenscope::python

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
+#include <new>
 
 #include "bindings/module.hpp"
 #include "bindings/tensor_adapter.hpp"
@@ -11,9 +11,6 @@
 
 namespace tenscope::python {
 namespace {
-
-constexpr int kMaxDepth = 32;
-constexpr Py_ssize_t kMaxItems = 100'000;
 
 Ref text(const std::string& content) {
   return Ref::steal(PyUnicode_DecodeUTF8(content.data(), static_cast<Py_ssize_t>(content.size()), "replace"));
@@ -23,28 +20,38 @@ class Snapshotter {
  public:
   explicit Snapshotter(const SnapshotOptions& options) : options_(options) {}
 
-  Ref take(PyObject* value, int depth = 0) {
+  Ref take(PyObject* value) {
     Ref result;
-    switch (class_of(value)) {
+    switch (const TypeClass kind = class_of(value)) {
       case TypeClass::Scalar:
         return Ref::share(value);
       case TypeClass::Torch:
       case TypeClass::Array:
-        result = take_tensor(value, depth);
+        result = take_tensor(value);
         break;
-      default:
-        if (depth < kMaxDepth && items_ < kMaxItems && !is_open(value)) {
-          open_.push_back(value);
-          result = take_container(value, depth);
-          open_.pop_back();
-        }
+      case TypeClass::List:
+      case TypeClass::Deque:
+      case TypeClass::Tuple:
+      case TypeClass::Set:
+        result = take_sequence(value, kind);
+        break;
+      case TypeClass::Fields:
+        if (options_.opaque == Opaque::Repr) break;
+        [[fallthrough]];
+      case TypeClass::Dict:
+      case TypeClass::Namespace:
+        result = take_dict(value, kind);
+        break;
+      case TypeClass::Mapping:
+      case TypeClass::Opaque:
+        break;
     }
-    PyErr_Clear();
+    drop_error();
     return result ? result : take_opaque(value);
   }
 
  private:
-  Ref take_tensor(PyObject* value, int depth) {
+  Ref take_tensor(PyObject* value) {
     BorrowedTensor borrowed;
     const Borrowed state = borrowed.borrow(value);
     if (state == Borrowed::Ok) {
@@ -60,78 +67,55 @@ class Snapshotter {
           kernels::summarize(view, result.has_bytes && !result.bytes.empty() ? result.bytes.data() : nullptr);
       return Ref::steal(nb::cast(std::move(result)).release().ptr());
     }
-    if (class_of(value) == TypeClass::Array && depth < kMaxDepth) {
+    if (class_of(value) == TypeClass::Array) {  // of objects, text, records
       const Ref parts = Ref::steal(PyObject_CallMethod(value, "tolist", nullptr));
-      if (parts) return take(parts.get(), depth + 1);
-      PyErr_Clear();
+      if (parts && parts.get() != value && class_of(parts.get()) != TypeClass::Array) return take(parts.get());
+      drop_error();
     }
     return text(fmt::format("<{}: {}>", Py_TYPE(value)->tp_name, borrowed.reason));
   }
 
-  Ref take_list(PyObject* sequence, int depth) {
-    const Ref items = Ref::steal(PySequence_List(sequence));
-    if (!items) return {};
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-      ++items_;
-      PyObject* old = PyList_GET_ITEM(items.get(), i);
-      PyList_SET_ITEM(items.get(), i, take(old, depth + 1).release());
-      Py_DECREF(old);
-    }
+  Ref take_sequence(PyObject* value, TypeClass kind) {
+    const Ref items = Ref::steal(PyList_New(0));
+    Ref instead;
+    const auto append = [&](const Ref& item) {
+      if (!item || PyList_Append(items.get(), item.get()) != 0) throw std::bad_alloc();
+    };
+    const auto cut = [&](const Cut& what) { mark(what, value, instead, append); };
+    walk_.descend(value, kind, [&](const Child& child) { append(take(child.value)); }, cut);
+    if (instead) return instead;
+    if (kind == TypeClass::Tuple) return Ref::steal(PyList_AsTuple(items.get()));
+    if (kind == TypeClass::Set) return Ref::steal(PySet_New(items.get()));
     return items;
   }
 
-  Ref take_dict(PyObject* dict, int depth) {
-    const Ref copy = Ref::steal(PyDict_Copy(dict));
-    Ref result = Ref::steal(PyDict_New());
-    PyObject *key = nullptr, *value = nullptr;
-    Py_ssize_t position = 0;
-    while (copy && result && PyDict_Next(copy.get(), &position, &key, &value)) {
-      ++items_;
-      const Ref safe_key =
-          class_of(key) == TypeClass::Scalar || PyTuple_Check(key) ? Ref::share(key) : take_opaque(key);
-      PyDict_SetItem(result.get(), safe_key.get(), take(value, depth + 1).get());
-      PyErr_Clear();
-    }
-    return result;
+  Ref take_dict(PyObject* value, TypeClass kind) {
+    const Ref result = Ref::steal(PyDict_New());
+    Ref instead;
+    const auto set = [&](const Ref& key, const Ref& item) {
+      if (!key || !item || PyDict_SetItem(result.get(), key.get(), item.get()) != 0) drop_error();
+    };
+    const auto cut = [&](const Cut& what) {
+      mark(what, value, instead, [&](const Ref& item) { set(text("…"), item); });
+    };
+    const auto each = [&](const Child& child) {
+      const bool safe = class_of(child.key) == TypeClass::Scalar || PyTuple_Check(child.key);
+      set(safe ? Ref::share(child.key) : take_opaque(child.key), take(child.value));
+    };
+    walk_.descend(value, kind, each, cut);
+    return instead ? instead : result;
   }
 
-  Ref take_fields(PyObject* value, int depth) {
-    const Ref names = Ref::steal(PyObject_GetAttrString(value, "__dataclass_fields__"));
-    if (!names || !PyDict_Check(names.get())) return {};
-    Ref result = Ref::steal(PyDict_New());
-    PyObject *name = nullptr, *field = nullptr;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(names.get(), &position, &name, &field)) {
-      const Ref item = Ref::steal(PyObject_GetAttr(value, name));
-      if (item) PyDict_SetItem(result.get(), name, take(item.get(), depth + 1).get());
-      PyErr_Clear();
-    }
-    return result;
-  }
-
-  Ref take_container(PyObject* value, int depth) {
-    switch (class_of(value)) {
-      case TypeClass::List:
-      case TypeClass::Deque:
-        return take_list(value, depth);
-      case TypeClass::Tuple: {
-        const Ref items = take_list(value, depth);
-        return items ? Ref::steal(PyList_AsTuple(items.get())) : Ref();
-      }
-      case TypeClass::Set: {
-        const Ref items = take_list(value, depth);
-        return items ? Ref::steal(PySet_New(items.get())) : Ref();
-      }
-      case TypeClass::Dict:
-        return take_dict(value, depth);
-      case TypeClass::Fields:
-        return options_.opaque == Opaque::Repr ? Ref() : take_fields(value, depth);
-      case TypeClass::Namespace: {
-        const Ref fields = Ref::steal(PyObject_GetAttrString(value, "__dict__"));
-        return fields ? take_dict(fields.get(), depth) : Ref();
-      }
-      default:
-        return {};
+  // What a snapshot has in the place of what it lacks: a LeftOut behind the children that it has, or text for the
+  // whole.
+  template <class Append>
+  static void mark(const Cut& cut, PyObject* nest, Ref& instead, Append append) {
+    const bool whole = cut.kind == Cut::Kind::Cycle || cut.kind == Cut::Kind::TooDeep;
+    if (whole) {
+      instead =
+          text(fmt::format("<{} at {}: {}>", Py_TYPE(nest)->tp_name, static_cast<const void*>(nest), cut.reason()));
+    } else {
+      append(Ref::steal(nb::cast(LeftOut{cut.left_out, cut.reason()}).release().ptr()));
     }
   }
 
@@ -139,20 +123,19 @@ class Snapshotter {
     if (options_.opaque == Opaque::Repr) {
       Ref result = Ref::steal(PyObject_Repr(value));
       if (result && PyUnicode_CheckExact(result.get())) return result;
-      PyErr_Clear();
+      drop_error();
     }
     if (PyType_Check(value)) return text(fmt::format("<class {}>", reinterpret_cast<PyTypeObject*>(value)->tp_name));
     return text(fmt::format("<{} at {}>", Py_TYPE(value)->tp_name, static_cast<const void*>(value)));
   }
 
-  bool is_open(PyObject* value) const { return std::find(open_.begin(), open_.end(), value) != open_.end(); }
-
   const SnapshotOptions& options_;
-  Py_ssize_t items_ = 0;
-  std::vector<PyObject*> open_;  // the containers around the value, for cycles
+  NestWalk walk_{kKeepLimits};
 };
 
 }  // namespace
+
+std::string LeftOut::describe() const { return count ? fmt::format("… {} more", count) : "… " + reason; }
 
 std::string TensorValue::describe() const {
   const Stats& stats = summary.stats;
@@ -168,7 +151,7 @@ std::string TensorValue::describe() const {
 
 Ref snapshot(PyObject* value, const SnapshotOptions& options) {
   Ref result = Snapshotter(options).take(value);
-  PyErr_Clear();
+  drop_error();
   return result ? result : Ref::share(Py_None);
 }
 
@@ -177,7 +160,7 @@ std::string short_text(PyObject* value, std::size_t limit) {
   const Ref repr = Ref::steal(PyObject_Repr(value));
   Py_ssize_t size = 0;
   const char* utf8 = repr ? PyUnicode_AsUTF8AndSize(repr.get(), &size) : nullptr;
-  PyErr_Clear();
+  drop_error();
   std::string result = utf8 ? std::string(utf8, static_cast<std::size_t>(size)) : "?";
   if (result.size() > limit) {
     std::size_t end = limit;

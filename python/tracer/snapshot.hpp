@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "bindings/object.hpp"
 #include "tenscope/summary.hpp"
 #include "tenscope/tensor_view.hpp"
 #include "tracer/known.hpp"
-#include "tracer/object.hpp"
 
 namespace tenscope::python {
 
@@ -27,14 +27,22 @@ struct TensorValue {
   std::string describe() const;  // "float32[2, 3] mean 0.5 min 0 max 1", "float32[] 0.25", "float32[3] nan 2 ..."
 };
 
+// Stands in a snapshot for what is not in it.
+struct LeftOut {
+  std::size_t count = 0;  // of children; 0: see the reason
+  std::string reason;
+
+  std::string describe() const;  // "… 3 more"
+};
+
 struct SnapshotOptions {
   std::size_t max_tensor_bytes = 1024;  // larger tensors keep their statistics only
   Opaque opaque = Opaque::Identity;
 };
 
-// A value as it is now, safe to keep: scalars themselves, tensors as TensorValue, containers copied, anything else as
-// text (its class; under Opaque::Repr its repr). Keeps no reference to the user's mutable objects. Never fails: at
-// worst text.
+// A value as it is now, safe to keep: scalars themselves, tensors as TensorValue, nests copied, anything else as text
+// (its class; under Opaque::Repr its repr). Where the limits of nest.hpp cut, a LeftOut or a text says so. Keeps no
+// reference to the user's mutable objects. Never fails: at worst text.
 Ref snapshot(PyObject* value, const SnapshotOptions& options);
 
 // One line of text for a snapshot, for messages and for an event's meta; at most `limit` bytes.

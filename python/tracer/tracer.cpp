@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
@@ -93,7 +94,14 @@ void bind_values(nb::module_& m) {
             return nb::bytes(reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size());
           },
           "The bytes in C order, or None where only statistics were kept.")
-      .def("__repr__", [](const TensorValue& t) { return "<" + t.describe() + ">"; });
+      .def("__repr__", [](const TensorValue& t) { return fmt::format("<{}>", t.describe()); });
+}
+
+void bind_left_out(nb::module_& m) {
+  nb::class_<LeftOut>(m, "LeftOut", "Stands in the copy of a nest for what is not in it.")
+      .def_ro("count", &LeftOut::count, "How many items; 0 where it is not known.")
+      .def_ro("reason", &LeftOut::reason)
+      .def("__repr__", &LeftOut::describe);
 }
 
 void bind_changes(nb::module_& m) {
@@ -117,8 +125,8 @@ void bind_changes(nb::module_& m) {
       .def_prop_ro("task", [](const Change& c) { return c.log->task; })
       .def("__repr__", [](const Change& c) {
         const std::string old = c.item.old_value ? short_text(c.item.old_value.get()) + " -> " : "";
-        return "<" + std::string(PyUnicode_AsUTF8(c.item.name.get())) + " " + old + short_text(c.item.new_value.get()) +
-               " at line " + std::to_string(c.item.line) + ">";
+        return fmt::format("<{} {}{} at line {}>", utf8(c.item.name.get()), old, short_text(c.item.new_value.get()),
+                           c.item.line);
       });
 
   nb::class_<Changes>(m, "Changes", "The changes of one call, in order: a sequence of Change.")
@@ -141,7 +149,7 @@ void bind_changes(nb::module_& m) {
       .def_prop_ro(
           "left_out", [](const Changes& c) { return c.log->left_out; }, "Changes beyond max_changes.")
       .def("__repr__", [](const Changes& c) {
-        return "<" + std::to_string(c.log->items.size()) + " changes of " + c.log->info->function + "()>";
+        return fmt::format("<{} changes of {}()>", c.log->items.size(), c.log->info->function);
       });
 }
 
@@ -150,8 +158,8 @@ void bind_changes(nb::module_& m) {
 // Watcher is the tracer's inner API: the doors (watch, tree, the drop-ins, module tracing by local variables) are made
 // of it.
 void init_tracer(nb::module_& m) {
-  nb::set_leak_warnings(false);  // watchers of functions live as long as the interpreter
   bind_values(m);
+  bind_left_out(m);
   bind_changes(m);
 
   nb::class_<Watcher>(m, "Watcher")

@@ -15,7 +15,8 @@
 //
 // A look compares the watched expressions with what was known and reports what is new, attributed to the line that has
 // just run. All of it happens under the GIL, with the thread's `busy` flag up, so that whatever Python code a look runs
-// is not itself watched.
+// is not itself watched. Frames and their looks are only added and taken away while the flag is down, so that a look
+// may run any Python code and still trust its references.
 
 #include <Python.h>
 
@@ -28,12 +29,12 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/object.hpp"
 #include "tenscope/run.hpp"
 #include "tracer/change_store.hpp"
 #include "tracer/expression.hpp"
 #include "tracer/frame_access.h"
 #include "tracer/known.hpp"
-#include "tracer/object.hpp"
 #include "tracer/snapshot.hpp"
 #include "tracer/tick_clock.hpp"
 
@@ -136,6 +137,7 @@ struct Session {
     PyObject* root = nullptr;  // the variable's value at the last look, null: it had none; compared only
     bool settled = true;       // the root is a pinned scalar or none: the same is the same
     std::int64_t name = -1;    // of the log's names; -1: not there yet
+    bool told_left_out = false;
   };
   std::shared_ptr<Watcher> watcher;
   std::shared_ptr<CallLog> log;
@@ -149,6 +151,7 @@ struct Look {
   std::shared_ptr<Session> session;
   std::vector<Slot> slots;  // of the expressions that frames of this code can have
   bool owns = false;        // the session ends with this frame
+  bool ended = false;       // by a hook, in the middle of a look: it is taken away when none is under way
 };
 
 // What a look at a line reads first, resolved from the looks: a variable and what is known of it.
@@ -176,20 +179,26 @@ struct Frame {
   std::vector<Look> looks;
   std::vector<Check> checks;  // of all looks, in their order
   bool has_unplaced = false;  // some variable has no slot (globals, names of a class body): look slowly at each line
+  bool has_ended = false;     // some look has ended
   Ref generator_guard;        // weak reference whose callback drops a suspended frame that dies unseen
 
   PyCodeObject* code() const { return reinterpret_cast<PyCodeObject*>(info->code.get()); }
   void resolve_checks();  // after each change of the looks
+  void drop_ended();      // takes ended looks away; not in the middle of one
 };
 
 struct Thread {
   bool busy = false;
   std::vector<std::unique_ptr<Frame>> frames;  // running, innermost last
   std::vector<std::shared_ptr<Session>> deep;  // sessions that also look at the frames below
+  PyObject* failure = nullptr;  // where errors raise: an exception that the door has still to raise in the program
 #if PY_VERSION_HEX < 0x030C0000
   bool installed = false;          // a watched frame is on the stack: our trace function is, or will be again, in place
   Py_tracefunc chained = nullptr;  // the trace function that the program believes to be installed
 #endif
+
+  bool raise_failure() noexcept;  // sets it as the pending error; false where there is none, or another is pending
+  void write_failure() noexcept;  // to stderr: another error is on its way through the program
 
   Frame* top() { return frames.empty() ? nullptr : frames.back().get(); }
   Frame* find(ts_frame* frame);

@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "store/fork_guard.hpp"
 #include "store/new_run.hpp"
 #include "store/sigterm.hpp"
+#include "store/strict.hpp"
 #include "store/writer.hpp"
 
 namespace tenscope {
@@ -42,11 +42,6 @@ struct Process {
 Trouble trouble_of(const std::exception& error) noexcept {
   const auto* io = dynamic_cast<const IoError*>(&error);
   return io != nullptr ? io->trouble() : Trouble::OtherIo;
-}
-
-bool is_strict_by_environment() {
-  const char* value = std::getenv("TENSCOPE_STRICT");
-  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
 }
 
 }  // namespace
@@ -89,7 +84,7 @@ struct Run::Impl {
 };
 
 Run::Impl::Impl(const std::filesystem::path& base, RunOptions given) : options(std::move(given)) {
-  options.strict = options.strict || is_strict_by_environment();
+  options.strict = options.strict || store::is_strict_by_environment();
   auto own_process = std::make_unique<Process>();
   process = own_process.get();
   is_active = true;

@@ -47,10 +47,10 @@ def describe(value: object, limit: int = 100) -> str:
         return repr(snapshot)[1:-1]
     if isinstance(snapshot, (list, tuple, set, frozenset)) and not _is_small(snapshot):
         inside = ", ".join(dict.fromkeys(_kind(item) for item in list(snapshot)[:20]))
-        return _cut(f"{type(value).__name__} of {len(snapshot)}: {inside}", limit)
+        return _cut(f"{type(value).__name__} of {_size(snapshot)}: {inside}", limit)
     if isinstance(snapshot, dict) and not _is_small(snapshot.values()):
         inside = ", ".join(f"{key}: {_kind(item)}" for key, item in list(snapshot.items())[:20])
-        return _cut(f"{type(value).__name__} of {len(snapshot)}: {inside}", limit)
+        return _cut(f"{type(value).__name__} of {_size(snapshot.values())}: {inside}", limit)
     return _cut(snapshot if isinstance(snapshot, str) and not isinstance(value, str) else repr(snapshot), limit)
 
 
@@ -58,7 +58,15 @@ def _is_small(items) -> bool:
     return len(items) <= 8 and all(item is None or isinstance(item, (int, float, str, bool)) for item in items)
 
 
+def _size(items) -> int:
+    """With those that are not in the snapshot."""
+    left_out = [item for item in items if isinstance(item, _core.LeftOut)]
+    return len(items) - len(left_out) + sum(item.count for item in left_out)
+
+
 def _kind(item: object) -> str:
+    if isinstance(item, _core.LeftOut):
+        return repr(item)
     if isinstance(item, _core.TensorValue):
         return f"{item.dtype}{list(item.shape)}"
     if isinstance(item, str) and item.startswith("<") and " at 0x" in item:

@@ -171,7 +171,7 @@ def _safely(step: Callable, *args: object) -> None:
     try:
         step(*args)
     except Exception as error:
-        if os.environ.get("TENSCOPE_STRICT") == "1":
+        if _core.is_strict():
             raise
         import warnings
 

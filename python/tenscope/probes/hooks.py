@@ -106,7 +106,7 @@ class Probe:
             return self._local.stack
 
     def trouble(self, error: Exception) -> None:
-        if os.environ.get("TENSCOPE_STRICT") == "1":
+        if _core.is_strict():
             raise error
         if not self._warned:
             self._warned = True
