@@ -14,7 +14,7 @@ endif
 
 .PHONY: help
 help:  ## what can be made
-	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 .PHONY: setup
 setup:  ## install what is needed: Debian packages where missing, Python packages into .venv
@@ -63,6 +63,10 @@ tsan: setup  ## the C++ tests under ThreadSanitizer
 	@cmake --preset tsan > /dev/null
 	@cmake --build build/tsan --target unit_tests
 	@ctest --test-dir build/tsan --output-on-failure -j2
+
+.PHONY: asan-python
+asan-python: setup  ## the Python tests on a sanitized extension (asan, ubsan, leaks): before a release
+	@tools/asan_python.sh
 
 .PHONY: torture
 torture: build  ## kill a recording process N times (default 10000) and check that nothing acknowledged is lost

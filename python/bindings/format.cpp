@@ -28,7 +28,7 @@ void init_format(nb::module_& m) {
       "save_file",
       [](const std::string& path, nb::handle object, bool compress,
          std::vector<std::pair<std::string, std::string>> metadata) {
-        const nb::object describe = nb::module_::import_("tenscope._files").attr("_describe");
+        const nb::object describe = nb::module_::import_("tenscope.files").attr("_describe");
         const Value value = python::value_of(object, python::ValueFor::File, describe);
         nb::gil_scoped_release release;
         save(path, value, {compress, std::move(metadata)});

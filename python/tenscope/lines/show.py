@@ -40,9 +40,9 @@ class Painter:
             pass  # a closed stream is no reason to stop the program
 
 
-def describe(value: object, limit: int = 100) -> str:
+def describe(value: object, limit: int = 100, *, is_snapshot: bool = False) -> str:
     """One line: a tensor's shape, dtype, device, statistics; a container's length and what is in it; else the value."""
-    snapshot = value if isinstance(value, _core.TensorValue) else _core.snapshot(value, 0)
+    snapshot = value if is_snapshot or isinstance(value, _core.TensorValue) else _core.snapshot(value, 0)
     if isinstance(snapshot, _core.TensorValue):
         return repr(snapshot)[1:-1]
     if isinstance(snapshot, (list, tuple, set, frozenset)) and not _is_small(snapshot):
@@ -81,7 +81,7 @@ def _cut(text: str, limit: int) -> str:
 
 def change_text(change: _core.Change, paint: Painter) -> str:
     """`x: old → new`, with what is not only another number marked: another shape, dtype or device, NaN, infinity."""
-    new = describe(change.new)
+    new = describe(change.new, is_snapshot=True)
     tensors = isinstance(change.old, _core.TensorValue) and isinstance(change.new, _core.TensorValue)
     notes = []
     if tensors:
@@ -92,7 +92,7 @@ def change_text(change: _core.Change, paint: Painter) -> str:
     bad = bad or (isinstance(change.new, float) and not math.isfinite(change.new))
     text = f"{paint('name', change.name)}: "
     if not change.first:
-        text += f"{describe(change.old)} → "
+        text += f"{describe(change.old, is_snapshot=True)} → "
     text += paint("bad", new) if bad else new
     return text + (paint("note", f"  other {', '.join(notes)}") if notes else "")
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
 import threading
 import warnings
@@ -21,6 +20,7 @@ from time import perf_counter_ns
 import torch
 from torch.nn.modules import module as _hooks
 
+from tenscope import _core
 from tenscope._core import CHANGED_INPUT_SUFFIX
 from tenscope.probes import grads
 from tenscope.probes.modules import ModuleInfo, Registry
