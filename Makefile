@@ -97,6 +97,10 @@ style: setup  ## the quick part of lint: clang-format and ruff
 tidy: setup  ## the slow part of lint: clang-tidy
 	@tools/lint.sh tidy
 
+.PHONY: stubs
+stubs: build  ## write the extension's type stubs, python/tenscope/_core.pyi, anew
+	@$(PYTHON) -m nanobind.stubgen -q -i build/release/python -m _core -p python/bindings/stubs.pat -o python/tenscope/_core.pyi
+
 .PHONY: wheel
 wheel: setup  ## a repaired wheel in wheelhouse/, tried in an empty venv
 	@tools/wheel.sh

@@ -59,30 +59,40 @@ nb::object tensors_close(nb::handle a, nb::handle b, double atol, double rtol, b
 }  // namespace
 
 void init_compare(nb::module_& m) {
-  nb::class_<Side>(m, "Side");
-  m.def("side_from_file", [](const std::string& path) { return Side{without_gil([&] { return load(path); })}; });
+  nb::class_<Side>(m, "Side", "What one side of a comparison holds.");
+  m.def(
+      "side_from_file", [](const std::string& path) { return Side{without_gil([&] { return load(path); })}; },
+      nb::arg("path"));
   m.def(
       "side_from_object",
       [](nb::handle object, nb::handle reduce) {
         return Side{python::value_of(object, python::ValueFor::Comparison, reduce)};
       },
-      nb::arg().none(), nb::arg());
-  m.def("is_tensor_like", [](nb::handle object) { return python::is_tensor_like(object.ptr()); }, nb::arg().none());
-  m.def("is_loadable", [](const std::string& path) { return is_loadable(path); });
-  m.def("tensors_close", &tensors_close);
-  m.def("sides_close", [](const Side& a, const Side& b, double atol, double rtol, bool equal_nan) {
-    const auto options = compare_options(atol, rtol, equal_nan);
-    return without_gil([&] { return same_values(a.value, b.value, options); });
-  });
+      nb::arg("object").none(), nb::arg("reduce"));
+  m.def(
+      "is_tensor_like", [](nb::handle object) { return python::is_tensor_like(object.ptr()); },
+      nb::arg("object").none());
+  m.def("is_loadable", [](const std::string& path) { return is_loadable(path); }, nb::arg("path"));
+  m.def("tensors_close", &tensors_close, nb::arg("a"), nb::arg("b"), nb::arg("atol"), nb::arg("rtol"),
+        nb::arg("equal_nan"),
+        nb::sig("def tensors_close(a: object, b: object, atol: float, rtol: float, equal_nan: bool) -> bool | None"));
+  m.def(
+      "sides_close",
+      [](const Side& a, const Side& b, double atol, double rtol, bool equal_nan) {
+        const auto options = compare_options(atol, rtol, equal_nan);
+        return without_gil([&] { return same_values(a.value, b.value, options); });
+      },
+      nb::arg("a"), nb::arg("b"), nb::arg("atol"), nb::arg("rtol"), nb::arg("equal_nan"));
 
-  nb::class_<ValueDiff>(m, "ValueDiff")
+  nb::class_<ValueDiff>(m, "ValueDiff", "How two values, files or folders differ; see tenscope.diff.")
       .def_prop_ro("is_different", &ValueDiff::is_different)
       .def_prop_ro("is_single_tensor",
                    [](const ValueDiff& diff) {
                      return diff.entries.size() == 1 && diff.values == 0 && diff.entries[0].tensor &&
                             diff.entries[0].name.empty();
                    })
-      .def("text", [](const ValueDiff& diff, int top) { return to_text(diff, top); })
+      .def(
+          "text", [](const ValueDiff& diff, int top) { return to_text(diff, top); }, nb::arg("top"))
       .def("json", [](const ValueDiff& diff) {
         std::string text;
         JsonWriter json(text);
@@ -96,7 +106,8 @@ void init_compare(nb::module_& m) {
         const auto options = diff_options(atol, rtol, ulp, equal_nan);
         return without_gil([&] { return diff_values(a.value, b.value, options); });
       },
-      nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg());
+      nb::arg("a"), nb::arg("b"), nb::arg("atol").none(), nb::arg("rtol").none(), nb::arg("ulp").none(),
+      nb::arg("equal_nan"));
   m.def(
       "diff_paths",
       [](const std::string& a, const std::string& b, std::optional<double> atol, std::optional<double> rtol,
@@ -104,6 +115,7 @@ void init_compare(nb::module_& m) {
         const auto options = diff_options(atol, rtol, ulp, equal_nan);
         return without_gil([&] { return diff_paths(a, b, options); });
       },
-      nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg());
+      nb::arg("a"), nb::arg("b"), nb::arg("atol").none(), nb::arg("rtol").none(), nb::arg("ulp").none(),
+      nb::arg("equal_nan"));
   m.def("simd_target", &kernels::simd_target);
 }

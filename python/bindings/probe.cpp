@@ -41,7 +41,9 @@ PyMethodDef g_spy_method = {
 }  // namespace
 
 void init_probe(nb::module_& m) {
-  m.def("fingerprint", &fingerprint, "The 16 bytes that identify a tensor's content, or None for what has none.");
-  m.def("spy_listen", [](int change) { g_listeners.fetch_add(change, std::memory_order_relaxed); });
+  m.def("fingerprint", &fingerprint, nb::arg("tensor").none(),
+        nb::sig("def fingerprint(tensor: object | None) -> bytes | None"),
+        "The 16 bytes that identify a tensor's content, or None for what has none.");
+  m.def("spy_listen", [](int change) { g_listeners.fetch_add(change, std::memory_order_relaxed); }, nb::arg("change"));
   m.attr("spy") = nb::steal(PyCFunction_NewEx(&g_spy_method, m.ptr(), nb::str("tenscope").ptr()));
 }

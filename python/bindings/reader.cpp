@@ -88,10 +88,12 @@ std::optional<EventKind> kind_named(const std::optional<std::string>& name) {
 void bind_values(nb::module_& m) {
   nb::class_<TensorRecord>(m, "TensorRecord", "What an event tells of a tensor.")
       .def_prop_ro("dtype", [](const TensorRecord& t) { return to_string(t.dtype); })
-      .def_prop_ro("shape", [](const TensorRecord& t) { return tuple_of(t.shape); })
+      .def_prop_ro(
+          "shape", [](const TensorRecord& t) { return tuple_of(t.shape); },
+          nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_ro("device", &TensorRecord::device)
       .def_prop_ro("fingerprint", [](const TensorRecord& t) { return t.fingerprint.hex(); })
-      .def_prop_ro("stats", &stats_of)
+      .def_prop_ro("stats", &stats_of, nb::sig("def stats(self) -> dict[str, int | float]"))
       .def_prop_ro("has_bytes", &TensorRecord::has_bytes)
       .def_prop_ro("segment",
                    [](const TensorRecord& t) { return t.blob ? std::optional(t.blob->segment) : std::nullopt; })
@@ -115,10 +117,12 @@ void bind_values(nb::module_& m) {
       .def_ro("task", &Event::task)
       .def_ro("meta", &Event::meta)
       .def_prop_ro("has_value", &has_value)
-      .def_prop_ro("value", [](const Event& e) { return python_value(e.value); })
+      .def_prop_ro(
+          "value", [](const Event& e) { return python_value(e.value); },
+          nb::sig("def value(self) -> bool | int | float | str | None"))
       .def_prop_ro(
           "tensor", [](const Event& e) -> const TensorRecord* { return std::get_if<TensorRecord>(&e.value); },
-          nb::rv_policy::reference_internal);
+          nb::rv_policy::reference_internal, nb::sig("def tensor(self) -> TensorRecord | None"));
 
   nb::class_<Problem>(m, "Problem", "Damage or a gap found while reading.")
       .def_ro("file", &Problem::file)
@@ -208,7 +212,8 @@ void init_reader(nb::module_& m) {
           "name"_a = "", "step"_a = nb::none(), "call"_a = nb::none(), "rank"_a = nb::none(), "kind"_a = nb::none())
       .def("names", &Reader::names)
       .def("steps", &Reader::steps, "name"_a = "")
-      .def("bytes", &tensor_bytes, "id"_a, "A tensor's bytes, zero-copy and read-only.");
+      .def("bytes", &tensor_bytes, "id"_a, nb::sig("def bytes(self, id: int) -> numpy.ndarray"),
+           "A tensor's bytes, zero-copy and read-only.");
 
   m.def(
       "state_text", [](const std::vector<WriterInfo>& writers) { return state_text(writers); }, "writers"_a,

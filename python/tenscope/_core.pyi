@@ -1,52 +1,42 @@
 """The native core of tenscope."""
 
+from collections.abc import Callable, Iterable, Sequence
 import os
 import pathlib
-from collections.abc import Callable, Iterable
+import types
+
+import numpy
+
+
 from typing import Any, Literal
 
-import numpy as np
-
 _Kind = Literal["value", "enter", "exit", "change", "step", "note", "dropped"]
-
-IO_WORDS: tuple[str, ...]
-PHASE_WORDS: tuple[str, ...]
-NOTE_NAMES: tuple[str, ...]
-GRADIENT_SUFFIX: str
-CHANGED_INPUT_SUFFIX: str
 
 class Run:
     """A recording; see tenscope.Run."""
 
-    def __init__(
-        self,
-        base: str | os.PathLike,
-        *,
-        name: str = "",
-        rank: int = 0,
-        world_size: int = 1,
-        durability: str = "process",
-        max_bytes: int = 0,
-        keep: str = "first",
-        segment_bytes: int = 0,
-        strict: bool = False,
-        join: bool = False,
-    ) -> None: ...
+    def __init__(self, base: str | os.PathLike, *, name: str = '', rank: int = 0, world_size: int = 1, durability: str = 'process', max_bytes: int = 0, keep: str = 'first', segment_bytes: int = 0, strict: bool = False, join: bool = False) -> None: ...
+
     def step(self, number: int | None = None) -> int:
         """
         Begins the next step, or the one of that number, and returns its number.
         """
 
     def enable(self) -> None: ...
+
     def disable(self) -> None: ...
+
     def flush(self) -> None: ...
+
     def close(self) -> None:
         """Seals the open segments and ends the journal. May be called again."""
 
     @property
     def enabled(self) -> bool: ...
+
     @property
     def current_step(self) -> int: ...
+
     @property
     def path(self) -> pathlib.Path:
         """The run's folder."""
@@ -61,9 +51,10 @@ class Run:
 
     @property
     def strict(self) -> bool: ...
+
     def record(
         self,
-        name: str,
+        name: object,
         value: Any = ...,
         *,
         kind: _Kind | None = None,
@@ -77,12 +68,13 @@ class Run:
         cls: str | None = None,
         task: str | None = None,
         meta: dict[str, Any] | str | None = None,
+        file: str | None = None,
         values: Literal["full", "stats"] = "full",
     ) -> None:
-        """Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled."""
+        """The same into this run."""
 
 def record(
-    name: str,
+    name: object,
     value: Any = ...,
     *,
     kind: _Kind | None = None,
@@ -96,11 +88,22 @@ def record(
     cls: str | None = None,
     task: str | None = None,
     meta: dict[str, Any] | str | None = None,
+    file: str | None = None,
     values: Literal["full", "stats"] = "full",
 ) -> None:
-    """Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled."""
+    """
+    Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled.
+    """
+
+def set_registered(types: dict) -> None: ...
+
+def is_strict() -> bool:
+    """
+    Whether what goes wrong in the recorder raises: TENSCOPE_STRICT or a strict run.
+    """
 
 def set_current(run: Run | None) -> None: ...
+
 def step(number: int | None = None) -> int | None:
     """
     Begins the next step of the current run, or the one of that number, and returns its number.
@@ -117,18 +120,25 @@ class TensorRecord:
 
     @property
     def dtype(self) -> str: ...
+
     @property
     def shape(self) -> tuple[int, ...]: ...
+
     @property
     def device(self) -> str: ...
+
     @property
     def fingerprint(self) -> str: ...
+
     @property
-    def stats(self) -> dict[str, Any]: ...
+    def stats(self) -> dict[str, int | float]: ...
+
     @property
     def has_bytes(self) -> bool: ...
+
     @property
     def segment(self) -> int | None: ...
+
     @property
     def offset(self) -> int | None: ...
 
@@ -137,38 +147,55 @@ class EventRecord:
 
     @property
     def seq(self) -> int: ...
+
     @property
     def time_ns(self) -> int: ...
+
     @property
     def thread(self) -> int: ...
+
     @property
     def kind(self) -> str: ...
+
     @property
     def name(self) -> str: ...
+
     @property
     def step(self) -> int: ...
+
     @property
     def call(self) -> int: ...
+
     @property
     def site(self) -> str: ...
+
     @property
     def scope(self) -> str: ...
+
     @property
     def io(self) -> str: ...
+
     @property
     def phase(self) -> str: ...
+
     @property
     def root(self) -> str: ...
+
     @property
     def cls(self) -> str: ...
+
     @property
     def task(self) -> str: ...
+
     @property
     def meta(self) -> str: ...
+
     @property
     def has_value(self) -> bool: ...
+
     @property
     def value(self) -> bool | int | float | str | None: ...
+
     @property
     def tensor(self) -> TensorRecord | None: ...
 
@@ -177,30 +204,13 @@ class Problem:
 
     @property
     def file(self) -> pathlib.Path: ...
+
     @property
     def offset(self) -> int: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def is_loss(self) -> bool: ...
-    def __repr__(self) -> str: ...
-
-class Loss:
-    """What a writer did not keep, by reason."""
 
     @property
-    def writer(self) -> str: ...
-    @property
-    def events(self) -> int: ...
-    @property
-    def tensors(self) -> int: ...
-    @property
     def reason(self) -> str: ...
-    @property
-    def is_limit(self) -> bool: ...
-    @property
-    def is_exact(self) -> bool: ...
-    def __str__(self) -> str: ...
+
     def __repr__(self) -> str: ...
 
 class WriterInfo:
@@ -208,65 +218,63 @@ class WriterInfo:
 
     @property
     def folder(self) -> str: ...
+
     @property
     def rank(self) -> int: ...
+
     @property
     def closed(self) -> bool: ...
+
     @property
     def repaired(self) -> bool: ...
+
     @property
     def running(self) -> bool: ...
+
     @property
     def event_count(self) -> int: ...
-    @property
-    def dropped(self) -> int: ...
-    @property
-    def exception(self) -> str: ...
-    @property
-    def exception_message(self) -> str: ...
-    @property
-    def failed(self) -> bool: ...
 
 class Reader:
     """The journals of a run and its mapped tensors; see tenscope.open."""
 
     def __init__(self, path: str | os.PathLike) -> None: ...
+
     @property
     def path(self) -> pathlib.Path: ...
+
     @property
     def run_json(self) -> str: ...
+
     @property
     def writers(self) -> list[WriterInfo]: ...
+
     @property
     def problems(self) -> list[Problem]: ...
-    @property
-    def losses(self) -> list[Loss]: ...
+
     def __len__(self) -> int: ...
+
     def event(self, id: int) -> EventRecord: ...
+
     def kind(self, id: int) -> str: ...
+
     def name(self, id: int) -> str: ...
+
     def step(self, id: int) -> int: ...
+
     def call(self, id: int) -> int: ...
+
     def writer(self, id: int) -> int: ...
+
     def is_tensor(self, id: int) -> bool: ...
-    def find(
-        self,
-        name: str = "",
-        step: int | None = None,
-        call: int | None = None,
-        rank: int | None = None,
-        kind: str | None = None,
-    ) -> list[int]: ...
+
+    def find(self, name: str = '', step: int | None = None, call: int | None = None, rank: int | None = None, kind: str | None = None) -> list[int]: ...
+
     def names(self) -> list[str]: ...
-    def steps(self, name: str = "") -> list[int]: ...
-    def bytes(self, id: int) -> np.ndarray:
+
+    def steps(self, name: str = '') -> list[int]: ...
+
+    def bytes(self, id: int) -> numpy.ndarray:
         """A tensor's bytes, zero-copy and read-only."""
-
-def close_runs_on_sigterm() -> bool:
-    """From now on SIGTERM closes open runs before it ends the process; False where the program handles it itself."""
-
-def state_text(writers: list[WriterInfo]) -> str:
-    """How a run stands: running, closed, failed (ValueError), crashed, repaired or empty."""
 
 def list_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
     """All runs below a folder, oldest first."""
@@ -277,13 +285,19 @@ def verify(run: str | os.PathLike) -> list[Problem]:
 def repair(run: str | os.PathLike) -> list[str]:
     """Seals what a crash left open; returns what it did."""
 
-def fingerprint(tensor: object, /) -> bytes | None:
+def load_file(path: str, map: bool, verify_checksums: bool, max_inflated_bytes: int) -> object: ...
+
+def save_file(path: str, object: object | None, compress: bool, metadata: Sequence[tuple[str, str]]) -> None: ...
+
+def fingerprint(tensor: object | None) -> bytes | None:
     """
     The 16 bytes that identify a tensor's content, or None for what has none.
     """
 
-def spy(*args: Any, **keywords: Any) -> Any: ...
-def spy_listen(arg: int, /) -> None: ...
+def spy_listen(change: int) -> None: ...
+
+def spy(name: str, value: Any, module: Any = None) -> None:
+    """Records a value from inside a forward while a trace or a context is active; does nothing otherwise."""
 
 class TensorValue:
     """
@@ -292,34 +306,59 @@ class TensorValue:
 
     @property
     def dtype(self) -> str: ...
+
     @property
     def shape(self) -> tuple[int, ...]: ...
+
     @property
     def device(self) -> str: ...
+
     @property
     def from_torch(self) -> bool: ...
+
     @property
     def fingerprint(self) -> str: ...
+
     @property
     def count(self) -> int: ...
+
     @property
     def min(self) -> float: ...
+
     @property
     def max(self) -> float: ...
+
     @property
     def mean(self) -> float: ...
+
     @property
     def std(self) -> float: ...
+
     @property
     def nan(self) -> int: ...
+
     @property
     def inf(self) -> int: ...
-    def numpy(self) -> np.ndarray: ...
+
+    @property
+    def data(self) -> bytes | None:
+        """The bytes in C order, or None where only statistics were kept."""
+
+    def __repr__(self) -> str: ...
+
+    def numpy(self) -> numpy.ndarray: ...
     def torch(self) -> Any: ...
     def tolist(self) -> list: ...
+
+class LeftOut:
+    """Stands in the copy of a nest for what is not in it."""
+
     @property
-    def data(self) -> object:
-        """The bytes in C order, or None where only statistics were kept."""
+    def count(self) -> int:
+        """How many items; 0 where it is not known."""
+
+    @property
+    def reason(self) -> str: ...
 
     def __repr__(self) -> str: ...
 
@@ -327,13 +366,15 @@ class Change:
     """One change of a watched expression."""
 
     @property
-    def name(self) -> object: ...
+    def name(self) -> str: ...
+
     @property
     def old(self) -> object:
         """The value before; None at first sight."""
 
     @property
     def new(self) -> object: ...
+
     @property
     def first(self) -> bool:
         """Seen for the first time in this call."""
@@ -348,41 +389,54 @@ class Change:
 
     @property
     def time_ns(self) -> int: ...
+
     @property
-    def code(self) -> object: ...
+    def code(self) -> types.CodeType: ...
+
     @property
     def call(self) -> int: ...
+
     @property
     def function(self) -> str: ...
+
     @property
     def file(self) -> str: ...
+
     @property
     def thread(self) -> int: ...
+
     @property
     def task(self) -> str: ...
+
     def __repr__(self) -> str: ...
 
 class Changes:
     """The changes of one call, in order: a sequence of Change."""
 
     def __len__(self) -> int: ...
+
     def __getitem__(self, arg: int, /) -> Change: ...
+
     @property
     def call(self) -> int:
         """How many calls came before, from 0."""
 
     @property
     def function(self) -> str: ...
+
     @property
     def file(self) -> str: ...
+
     @property
     def thread(self) -> int: ...
+
     @property
     def raised(self) -> bool:
         """The call ended by an exception."""
 
     @property
     def finished(self) -> bool: ...
+
     @property
     def left_out(self) -> int:
         """Changes beyond max_changes."""
@@ -391,70 +445,79 @@ class Changes:
 
 class Watcher:
     def __init__(self) -> None: ...
+
     def add(self, code: object, function: object | None = None) -> None:
         """
         Watches calls of this code object; only those of `function` where it is given.
         """
 
-    def attach(self, arg: object, /) -> None:
+    def attach(self, frame: object) -> None:
         """Watches a running frame of this thread from now on."""
 
     def detach(self) -> None: ...
+
     def close(self) -> None:
         """Watches nothing any more; calls that run now are watched to their end."""
 
-    def publish(self, arg: dict, /) -> None:
+    def publish(self, attributes: dict) -> None:
         """After each call attributes['changes'] is its Changes."""
 
     @property
     def calls(self) -> int: ...
+
     @property
-    def last(self) -> object:
+    def last(self) -> Changes | None:
         """The Changes of the call that ended last, or None."""
 
 def make_watcher(expressions: Iterable, options: dict) -> Watcher: ...
-def set_describe(arg0: Callable, arg1: str, /) -> None: ...
+
+def set_describe(describe: Callable, own_folder: str) -> None: ...
+
 def call_unwatched(arg0: Callable, /, *args) -> object:
     """Calls the function with nothing watched on this thread."""
 
 def tracer_door() -> str: ...
-def digest(value: object | None) -> tuple:
+
+def digest(value: object | None) -> tuple[int, int]:
     """Two numbers that are equal for values of equal content."""
 
 def snapshot(value: object | None, max_tensor_bytes: int = 1024) -> object: ...
-def diff_runs(
-    a: str, b: str, map: list[str], tolerance: float | None, top: int, strict: bool, prefix: bool
-) -> tuple[str, str, str]: ...  # the report, the JSON document, the page
 
-def load_file(path: str, map: bool, verify_checksums: bool, max_inflated_bytes: int) -> Any: ...
-def save_file(path: str, object: Any, compress: bool, metadata: list[tuple[str, str]]) -> None: ...
-def is_loadable(path: str, /) -> bool: ...
-def is_tensor_like(object: Any, /) -> bool: ...
-def set_registered(types: dict[type, Any]) -> None: ...
-def spy_active(*args: Any) -> bool: ...
-def simd_target() -> str: ...
+def diff_runs(a: str, b: str, map: Sequence[str], tolerance: float | None, top: int, strict: bool) -> tuple[str, str, str]: ...
 
 class Side:
     """What one side of a comparison holds."""
 
-def side_from_file(path: str, /) -> Side: ...
-def side_from_object(object: Any, reduce: Callable[[Any], Any], /) -> Side: ...
-def tensors_close(a: Any, b: Any, atol: float, rtol: float, equal_nan: bool, /) -> bool | None: ...
-def sides_close(a: Side, b: Side, atol: float, rtol: float, equal_nan: bool, /) -> bool: ...
+def side_from_file(path: str) -> Side: ...
+
+def side_from_object(object: object | None, reduce: object) -> Side: ...
+
+def is_tensor_like(object: object | None) -> bool: ...
+
+def is_loadable(path: str) -> bool: ...
+
+def tensors_close(a: object, b: object, atol: float, rtol: float, equal_nan: bool) -> bool | None: ...
+
+def sides_close(a: Side, b: Side, atol: float, rtol: float, equal_nan: bool) -> bool: ...
 
 class ValueDiff:
-    """How two values, files or folders of files differ; see tenscope.diff."""
+    """How two values, files or folders differ; see tenscope.diff."""
 
     @property
     def is_different(self) -> bool: ...
+
     @property
     def is_single_tensor(self) -> bool: ...
-    def text(self, top: int, /) -> str: ...
+
+    def text(self, top: int) -> str: ...
+
     def json(self) -> str: ...
 
-def diff_sides(
-    a: Side, b: Side, atol: float | None, rtol: float | None, ulp: int | None, equal_nan: bool, /
-) -> ValueDiff: ...
-def diff_paths(
-    a: str, b: str, atol: float | None, rtol: float | None, ulp: int | None, equal_nan: bool, /
-) -> ValueDiff: ...
+def diff_sides(a: Side, b: Side, atol: float | None, rtol: float | None, ulp: int | None, equal_nan: bool) -> ValueDiff: ...
+
+def diff_paths(a: str, b: str, atol: float | None, rtol: float | None, ulp: int | None, equal_nan: bool) -> ValueDiff: ...
+
+def simd_target() -> str: ...
+
+def spy_active(name: str, value: Any, module: Any = None) -> None:
+    """What spy hands on to while somebody listens; set by the Python package."""

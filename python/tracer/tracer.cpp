@@ -76,7 +76,7 @@ void bind_values(nb::module_& m) {
   nb::class_<TensorValue>(m, "TensorValue", nb::dynamic_attr(),
                           "A tensor as it was at a change: what it is, its statistics and, where kept, its bytes.")
       .def_prop_ro("dtype", [](const TensorValue& t) { return std::string(to_string(t.dtype)); })
-      .def_prop_ro("shape", shape_of)
+      .def_prop_ro("shape", shape_of, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_ro("device", &TensorValue::device)
       .def_ro("from_torch", &TensorValue::from_torch)
       .def_prop_ro("fingerprint", [](const TensorValue& t) { return t.summary.fingerprint.hex(); })
@@ -93,7 +93,7 @@ void bind_values(nb::module_& m) {
             if (!t.has_bytes) return nb::none();
             return nb::bytes(reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size());
           },
-          "The bytes in C order, or None where only statistics were kept.")
+          nb::sig("def data(self) -> bytes | None"), "The bytes in C order, or None where only statistics were kept.")
       .def("__repr__", [](const TensorValue& t) { return fmt::format("<{}>", t.describe()); });
 }
 
@@ -106,7 +106,8 @@ void bind_left_out(nb::module_& m) {
 
 void bind_changes(nb::module_& m) {
   nb::class_<Change>(m, "Change", "One change of a watched expression.")
-      .def_prop_ro("name", [](const Change& c) { return shared(c.item.name); })
+      .def_prop_ro(
+          "name", [](const Change& c) { return shared(c.item.name); }, nb::sig("def name(self) -> str"))
       .def_prop_ro(
           "old", [](const Change& c) { return shared(c.item.old_value); }, "The value before; None at first sight.")
       .def_prop_ro("new", [](const Change& c) { return shared(c.item.new_value); })
@@ -117,7 +118,9 @@ void bind_changes(nb::module_& m) {
       .def_prop_ro(
           "next_line", [](const Change& c) { return c.item.next_line; }, "The line about to run when it was seen.")
       .def_prop_ro("time_ns", [](const Change& c) { return c.item.time_ns; })
-      .def_prop_ro("code", [](const Change& c) { return nb::borrow(c.item.info->code.get()); })
+      .def_prop_ro(
+          "code", [](const Change& c) { return nb::borrow(c.item.info->code.get()); },
+          nb::sig("def code(self) -> types.CodeType"))
       .def_prop_ro("call", [](const Change& c) { return c.log->call; })
       .def_prop_ro("function", [](const Change& c) { return c.item.info->function; })
       .def_prop_ro("file", [](const Change& c) { return c.item.info->file; })
@@ -172,7 +175,7 @@ void init_tracer(nb::module_& m) {
           nb::arg("code"), nb::arg("function").none() = nb::none(),
           "Watches calls of this code object; only those of `function` where it is given.")
       .def(
-          "attach", [](std::shared_ptr<Watcher> w, nb::handle frame) { attach(w, as_frame(frame)); },
+          "attach", [](std::shared_ptr<Watcher> w, nb::handle frame) { attach(w, as_frame(frame)); }, nb::arg("frame"),
           "Watches a running frame of this thread from now on.")
       .def("detach", [](std::shared_ptr<Watcher> w) { detach(w); })
       .def(
@@ -184,14 +187,16 @@ void init_tracer(nb::module_& m) {
           "Watches nothing any more; calls that run now are watched to their end.")
       .def(
           "publish", [](Watcher& w, nb::dict attributes) { w.publish_to = Ref::share(attributes.ptr()); },
-          "After each call attributes['changes'] is its Changes.")
+          nb::arg("attributes"), "After each call attributes['changes'] is its Changes.")
       .def_prop_ro("calls", [](const Watcher& w) { return w.calls; })
       .def_prop_ro(
           "last", [](const Watcher& w) -> nb::object { return w.last ? nb::cast(Changes{w.last}) : nb::none(); },
-          "The Changes of the call that ended last, or None.");
+          nb::sig("def last(self) -> Changes | None"), "The Changes of the call that ended last, or None.");
   m.def("make_watcher", make_watcher, nb::arg("expressions"), nb::arg("options"));
-  m.def("set_describe",
-        [](nb::callable describe, const std::string& own_folder) { set_describe(describe.ptr(), own_folder); });
+  m.def(
+      "set_describe",
+      [](nb::callable describe, const std::string& own_folder) { set_describe(describe.ptr(), own_folder); },
+      nb::arg("describe"), nb::arg("own_folder"));
   m.def(
       "call_unwatched",
       [](nb::callable function, nb::args arguments) {
@@ -208,7 +213,8 @@ void init_tracer(nb::module_& m) {
         const Digest digest = digest_of(value.ptr(), Opaque::Identity);
         return nb::make_tuple(digest.high, digest.low);
       },
-      nb::arg("value").none(), "Two numbers that are equal for values of equal content.");
+      nb::arg("value").none(), nb::sig("def digest(value: object | None) -> tuple[int, int]"),
+      "Two numbers that are equal for values of equal content.");
   m.def(
       "snapshot",
       [](nb::handle value, std::size_t max_tensor_bytes) {
