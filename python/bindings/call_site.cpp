@@ -60,10 +60,10 @@ std::string describe(PyFrameObject* frame, PyCodeObject* code) {
 }  // namespace
 
 CallSite::CallSite() noexcept {
-  static auto* cache = new std::array<Entry, 256>;
   PyFrameObject* frame = PyEval_GetFrame();
   if (!frame) return;
   try {
+    static auto* cache = new std::array<Entry, 256>;
     Ref code = Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
     int instruction = instruction_of(frame);
     auto hash = reinterpret_cast<std::uintptr_t>(code.get()) / 16 * 31 + static_cast<unsigned>(instruction);

@@ -59,7 +59,7 @@ nb::object tensors_close(nb::handle a, nb::handle b, double atol, double rtol, b
 }  // namespace
 
 void init_compare(nb::module_& m) {
-  nb::class_<Side>(m, "Side", "What one side of a comparison holds.");
+  const nb::class_<Side> side(m, "Side", "What one side of a comparison holds.");
   m.def(
       "side_from_file", [](const std::string& path) { return Side{without_gil([&] { return load(path); })}; },
       nb::arg("path"));

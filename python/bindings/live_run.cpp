@@ -27,7 +27,7 @@ RunOptions with_warnings(RunOptions options) {
 
 }  // namespace
 
-LiveRun::LiveRun(const std::filesystem::path& base, RunOptions options)
+LiveRun::LiveRun(const std::filesystem::path& base, const RunOptions& options)
     : run(base, with_warnings(options)), strict(options.strict || store::is_strict_by_environment()) {}
 
 void LiveRun::count_dropped(const std::string& warning) {

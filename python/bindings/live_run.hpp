@@ -14,7 +14,7 @@ namespace tenscope::python {
 // can run, or the GIL is released, the run may be closed, replaced by another and dropped. All functions here need the
 // GIL, except warn_later.
 struct LiveRun {
-  LiveRun(const std::filesystem::path& base, RunOptions options);
+  LiveRun(const std::filesystem::path& base, const RunOptions& options);
 
   // Counts an event that was lost before it reached the run and warns of the first.
   void count_dropped(const std::string& warning);

@@ -181,7 +181,7 @@ auto without_gil(const std::shared_ptr<LiveRun>& live, Call call) {
   struct Warnings {
     ~Warnings() { issue_warnings(); }
   } warnings;
-  auto keep = live;
+  auto keep = live;  // NOLINT(performance-unnecessary-copy-initialization): held while the GIL is away
   GilRelease release;
   return call(keep->run);
 }
@@ -216,7 +216,7 @@ void init_run(nb::module_& m) {
                               .keep = parse_keep(keep),
                               .strict = strict};
            if (segment_bytes) options.segment_bytes = segment_bytes;
-           new (self) RunObject{std::make_shared<LiveRun>(base, std::move(options))};
+           new (self) RunObject{std::make_shared<LiveRun>(base, options)};
            issue_warnings();
          },
          "base"_a, nb::kw_only(), "name"_a = "", "rank"_a = 0, "world_size"_a = 1, "durability"_a = "process",
@@ -244,7 +244,7 @@ void init_run(nb::module_& m) {
   run.attr("record") = nb::steal(method);
 
   m.attr("record") = nb::steal(PyCFunction_NewEx(&record_current_def, nullptr, nullptr));
-  m.def("set_registered", [](nb::dict types) { set_registered(types.ptr()); }, "types"_a);
+  m.def("set_registered", [](const nb::dict& types) { set_registered(types.ptr()); }, "types"_a);
   m.def("is_strict", &is_strict, "Whether what goes wrong in the recorder raises: TENSCOPE_STRICT or a strict run.");
   m.def("set_current", [](RunObject* run) { set_current_run(run ? run->live : nullptr); }, "run"_a.none());
   m.def(

@@ -111,7 +111,7 @@ class ToValue {
     }
     if (is_ordered) {
       nb::dict attributes(object.attr("__dict__"));
-      if (attributes.size() > 0) result.attributes = std::make_shared<const Value>(convert(attributes, nesting + 1));
+      if (!attributes.empty()) result.attributes = std::make_shared<const Value>(convert(attributes, nesting + 1));
     }
     return result;
   }

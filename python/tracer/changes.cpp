@@ -46,7 +46,7 @@ void keep_failure(Thread& thread) noexcept {
   if (!thread.failure) thread.failure = error.release();
 }
 
-void warn_once(const std::string& message) noexcept {
+void warn_once(const std::string& message) {
   static auto* told = new std::set<std::string>;
   if (!told->insert(message).second) return;
   PySys_WriteStderr("tenscope: watching went wrong, the program goes on: %.500s\n", message.c_str());
