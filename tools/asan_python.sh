@@ -24,7 +24,7 @@ fi
 
 echo "==> the extension under asan, ubsan and lsan (build/asan-python)"
 cmake --preset asan-python -DPython_EXECUTABLE="$python" >/dev/null
-cmake --build "$build" --target _core tenscope
+cmake --build "$build" --target _core
 
 venv=$build/venv
 [ -x "$venv/bin/python" ] || "$(readlink -f "$python")" -m venv --without-pip "$venv"
@@ -33,11 +33,11 @@ site=$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')
 rm -rf "$site/tenscope"
 mkdir "$site/tenscope"
 ln -s "$PWD"/python/tenscope/* "$build"/python/_core.*.so "$site/tenscope/"
-ln -sf "$build/src/cli/tenscope" "$venv/bin/tenscope"
+[ ! -e .venv/bin/tenscope ] || ln -sf "$PWD/.venv/bin/tenscope" "$venv/bin/tenscope"  # the program itself is tested in C++
 
 rm -rf "$build/leaks"
 mkdir "$build/leaks"
-# The C++ program is sanitized too, but the one that pytest starts is Python: the libraries must be loaded first.
+# Python itself is not sanitized: the libraries must be loaded first.
 export LD_PRELOAD="$(g++ -print-file-name=libasan.so):$(g++ -print-file-name=libubsan.so)"
 export ASAN_OPTIONS=detect_leaks=1:malloc_context_size=40:allocator_may_return_null=1
 export LSAN_OPTIONS="exitcode=0:max_leaks=0:print_suppressions=0:log_path=$build/leaks/leaks"

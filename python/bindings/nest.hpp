@@ -101,6 +101,8 @@ class NestWalk {
     for (std::size_t i = 0; i < above_.size(); ++i)
       if (above_[i] == nest) return cut(Cut{.kind = Cut::Kind::Cycle, .depth = i}), 0;
     if (above_.size() >= limits_.depth) return cut(Cut{.kind = Cut::Kind::TooDeep, .depth = limits_.depth}), 0;
+    if ((kind == TypeClass::List || kind == TypeClass::Tuple) && (PyList_CheckExact(nest) || PyTuple_CheckExact(nest)))
+      return descend_plain(nest, each, cut);
     Children children(nest, kind);
     if (!children.error().empty()) return cut(Cut{.kind = Cut::Kind::Unreadable, .error = children.error()}), 0;
     const Above above(above_, nest);
@@ -124,6 +126,23 @@ class NestWalk {
   }
 
  private:
+  // Lists and tuples of exactly that type, the most frequent and the longest: without Children.
+  template <class Each, class OnCut>
+  std::size_t descend_plain(PyObject* nest, Each&& each, OnCut&& cut) {
+    const Above above(above_, nest);
+    for (Py_ssize_t i = 0; i < Py_SIZE(nest); ++i) {  // a list may change meanwhile
+      const auto index = static_cast<std::size_t>(i), size = static_cast<std::size_t>(Py_SIZE(nest));
+      if (items_ >= limits_.items) {
+        cut(Cut{.kind = Cut::Kind::TooMany, .items = limits_.items, .left_out = size - index});
+        return index;
+      }
+      ++items_;
+      const Ref value = Ref::share(PyList_CheckExact(nest) ? PyList_GET_ITEM(nest, i) : PyTuple_GET_ITEM(nest, i));
+      each(Child{nullptr, value.get(), index, size});
+    }
+    return static_cast<std::size_t>(Py_SIZE(nest));
+  }
+
   struct Above {
     Above(std::vector<PyObject*>& above, PyObject* nest) : above_(above) { above_.push_back(nest); }
     ~Above() { above_.pop_back(); }

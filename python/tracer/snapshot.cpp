@@ -16,6 +16,8 @@ Ref text(const std::string& content) {
   return Ref::steal(PyUnicode_DecodeUTF8(content.data(), static_cast<Py_ssize_t>(content.size()), "replace"));
 }
 
+bool is_plain(PyObject* value) { return PyLong_CheckExact(value) || PyFloat_CheckExact(value) || value == Py_None; }
+
 class Snapshotter {
  public:
   explicit Snapshotter(const SnapshotOptions& options) : options_(options) {}
@@ -79,10 +81,12 @@ class Snapshotter {
     const Ref items = Ref::steal(PyList_New(0));
     Ref instead;
     const auto append = [&](const Ref& item) {
-      if (!item || PyList_Append(items.get(), item.get()) != 0) throw std::bad_alloc();
+      if (!item || !items || PyList_Append(items.get(), item.get()) != 0) throw std::bad_alloc();
     };
     const auto cut = [&](const Cut& what) { mark(what, value, instead, append); };
-    walk_.descend(value, kind, [&](const Child& child) { append(take(child.value)); }, cut);
+    walk_.descend(
+        value, kind,
+        [&](const Child& child) { append(is_plain(child.value) ? Ref::share(child.value) : take(child.value)); }, cut);
     if (instead) return instead;
     if (kind == TypeClass::Tuple) return Ref::steal(PyList_AsTuple(items.get()));
     if (kind == TypeClass::Set) return Ref::steal(PySet_New(items.get()));
