@@ -2,6 +2,7 @@
 
 NB_MODULE(_core, m) {
   m.doc() = "The native core of tenscope.";
+  m.attr("version") = TENSCOPE_VERSION;
   nb::set_leak_warnings(false);  // a traced program's stderr is its own
   init_errors(m);
   init_run(m);
@@ -11,4 +12,5 @@ NB_MODULE(_core, m) {
   init_tracer(m);
   init_rundiff(m);
   init_compare(m);
+  init_suggest(m);
 }

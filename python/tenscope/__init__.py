@@ -1,6 +1,7 @@
 """The flight recorder and debugger for tensors."""
 
 from tenscope._core import disable, enable, record, step
+from tenscope._core import version as __version__
 from tenscope.comparing.runs import Diff
 from tenscope.comparing.values import ValueDiff, compare, diff
 from tenscope.errors import (
@@ -39,6 +40,7 @@ __all__ = [
     "UsageError",
     "ValueDiff",
     "VersionError",
+    "__version__",
     "check_sync",
     "close",
     "compare",

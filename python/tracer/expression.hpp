@@ -18,14 +18,15 @@ struct Step {
   Ref key;  // Attribute: the name; Item: the index; Variable: the name of the local that holds the index
 };
 
-// A watched expression: a variable and a path from it. Parsed in Python (tenscope.lines.expressions.parse), evaluated here;
-// nothing is called but attribute and item access.
+// A watched expression: a variable and a path from it. Parsed in Python (tenscope.lines.expressions.parse), evaluated
+// here; nothing is called but attribute and item access.
 struct Expression {
   Ref text;  // as the user wrote it
   Ref root;  // the variable's name
   std::vector<Step> steps;
   bool any = false;       // has a `*`
   bool variable = false;  // has an index that is a variable
+  bool seen = false;      // it had a value at some look
 
   // From ("text", "root", (("attr", name) | ("item", key) | ("var", name) | ("any", None), ...)). Throws
   // std::invalid_argument.

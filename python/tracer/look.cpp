@@ -161,8 +161,8 @@ void Frame::drop_ended() {
 
 void look_at(const Frame& frame, const Look& look, const Slot& slot, int next_line) {
   Session& session = *look.session;
-  const Watcher& watcher = *session.watcher;
-  const Expression& expression = watcher.expressions[slot.expression];
+  Watcher& watcher = *session.watcher;
+  Expression& expression = watcher.expressions[slot.expression];
   Session::Entry& entry = session.entries[slot.expression];
 
   const Ref root = slot.index >= 0 ? Ref::share(slot_value(frame, slot))
@@ -173,6 +173,7 @@ void look_at(const Frame& frame, const Look& look, const Slot& slot, int next_li
   if (!root) return;
 
   if (expression.steps.empty()) {
+    expression.seen = true;
     observe(frame, session, entry, expression.text.get(), root.get(), next_line);
     entry.settled = entry.known.pinned() == root.get();
     return;
@@ -180,6 +181,7 @@ void look_at(const Frame& frame, const Look& look, const Slot& slot, int next_li
   const auto look_up = [&](PyObject* name) { return variable(frame, name, watcher.options.globals); };
   evaluate(expression, root.get(), look_up, [&](PyObject* name, PyObject* value) {
     const Ref hold = Ref::share(value);
+    expression.seen = true;
     Session::Entry& target = expression.any ? session.any_entries[utf8(name)] : entry;
     observe(frame, session, target, name, value, next_line);
   });

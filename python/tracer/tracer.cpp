@@ -190,6 +190,15 @@ void init_tracer(nb::module_& m) {
           nb::arg("attributes"), "After each call attributes['changes'] is its Changes.")
       .def_prop_ro("calls", [](const Watcher& w) { return w.calls; })
       .def_prop_ro(
+          "unseen",
+          [](const Watcher& w) {
+            nb::list texts;
+            for (const Expression& expression : w.expressions)
+              if (!expression.seen) texts.append(shared(expression.text));
+            return texts;
+          },
+          "The expressions that never had a value.")
+      .def_prop_ro(
           "last", [](const Watcher& w) -> nb::object { return w.last ? nb::cast(Changes{w.last}) : nb::none(); },
           nb::sig("def last(self) -> Changes | None"), "The Changes of the call that ended last, or None.");
   m.def("make_watcher", make_watcher, nb::arg("expressions"), nb::arg("options"));

@@ -17,10 +17,6 @@
 #include "store/file.hpp"
 #include "store/journal_reader.hpp"
 
-#ifndef TENSCOPE_VERSION
-#define TENSCOPE_VERSION "0.1.0"
-#endif
-
 namespace tenscope::store {
 namespace fs = std::filesystem;
 namespace {
