@@ -6,9 +6,10 @@
 
 namespace tenscope::cli {
 
-// Becomes `python -m <module> <words...>`, for the verbs whose work lies in the user's own Python. The interpreter is
-// that of an active virtual environment, else the one this program was installed with, else python3. Throws NotFound if
-// it cannot start.
-[[noreturn]] void become_python(std::string_view module, const std::vector<std::string>& words);
+// Becomes `python -m <module> <words...>`, for the verbs whose work lies in the user's own Python. Unless an
+// interpreter is named, it is the one of the environment that this program is installed in, else that of the active
+// virtual environment, else python3. Throws NotFound if it cannot start.
+[[noreturn]] void become_python(std::string_view module, const std::vector<std::string>& words,
+                                const std::string& interpreter = {});
 
 }  // namespace tenscope::cli
