@@ -250,10 +250,11 @@ def wrapped(bug):
 
 def record(folder, program, bug):
     from tenscope.launch import autorun
+    from tenscope.launch.options import Options
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    autorun.arm(folder, autorun.Options())
+    autorun.arm(folder, Options())
     program(bug)
     atexit._run_exitfuncs()
 

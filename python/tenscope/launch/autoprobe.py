@@ -3,7 +3,8 @@
 Overview. Every module that is called while no other runs is a root; the probe's hooks record what happens below it.
 Four more places are watched: torch.autograd.backward (the loss before, the gradients after), Optimizer's constructor
 (the program has an optimizer, which owns these parameters) and the global hooks before and after optimizer.step(). A
-step is a completed step of an optimizer, or in a program without backward a completed outermost call. An optimizer
+step is a completed step of an optimizer, or in a program without backward a completed outermost call; a program that
+opens a run by itself has its own steps. An optimizer
 that is no torch.optim.Optimizer is seen by its effect, at the next moment something else begins. docs/trace.md is the
 contract.
 """
@@ -17,26 +18,26 @@ import os
 import platform
 import sys
 import weakref
-from pathlib import Path
 
 import torch
 from torch.optim import optimizer as _optim
 
 from tenscope import _core
-from tenscope.launch.autorun import Options
+from tenscope.launch import session
+from tenscope.launch.options import Options
 from tenscope.probes.hooks import Probe, What
 from tenscope.probes.modules import ModuleInfo, Names, Registry, Root, path_filter
 from tenscope.probes.state import State
-from tenscope.recording.run import Run, _set_current
+from tenscope.recording.run import Run
 
 _graph_task_id = torch._C._current_graph_task_id
 _probe: AutoProbe | None = None
 
 
-def start(folder: Path, options: Options) -> None:
+def start() -> None:
     """Installs the watching in this process; a fork's child begins a recording of its own."""
     global _probe
-    _probe = AutoProbe(folder, options)
+    _probe = AutoProbe(session.options())
     _probe.install()
     _watch_backward()
     _watch_optimizers()
@@ -47,8 +48,7 @@ def start(folder: Path, options: Options) -> None:
 def _forked() -> None:
     global _probe
     before = _probe
-    _probe = AutoProbe(before.folder, before.options)
-    _probe.parent = before  # its run is the parent's; it is not closed by us
+    _probe = AutoProbe(before.options)
     before.remove()
     _probe.install()
 
@@ -128,18 +128,16 @@ class _ByHand:
 
 
 class AutoProbe(Probe):
-    def __init__(self, folder: Path, options: Options):
+    def __init__(self, options: Options):
         what = What(grads=True, buffers=True, values="stats" if options.stats else "full")
         registry = Registry(Names(), path_filter(options.include, options.exclude))
         super().__init__(None, registry, what, _core.fingerprint)
-        self.folder = folder
         self.options = options
-        self.parent: AutoProbe | None = None
         self.run: Run | None = None
         self.on = options.wants_step(0)
-        self._rank = 0
         self._state = State(self)
         self._step = 0
+        self._owed_step = -1  # an optimizer ended this step; the next is the program's to begin, if it steps by itself
         self._trains = False  # the program has an optimizer, or called backward
         self._outermost = 0  # completed outermost calls of roots with parameters or buffers
         self._backwards = 0
@@ -160,8 +158,9 @@ class AutoProbe(Probe):
 
     def begin_outermost(self, info: ModuleInfo, module) -> None:
         self._open()
+        self._follow_program(begins=True)
         self._look_for_hand_made_step()
-        if not self._trains and _has_state(info.root):
+        if not self._trains and _has_state(info.root) and not session.is_joined():
             self._set_step(self._outermost)
         self._last_root = info.root.label
         if self.on:
@@ -177,6 +176,7 @@ class AutoProbe(Probe):
     def before_backward(self, tensors) -> None:
         self._train()
         self._open()
+        self._follow_program(begins=True)
         self._look_for_hand_made_step()
         if not self.on:
             return
@@ -232,6 +232,7 @@ class AutoProbe(Probe):
 
     @_contained
     def before_step(self, optimizer) -> None:
+        self._follow_program()
         if self.on and self.run is not None:
             for root in self._roots_of(optimizer):
                 self._state.record_changed_grads(root, max(self._backwards - 1, 0), self._step)
@@ -239,12 +240,16 @@ class AutoProbe(Probe):
     @_contained
     def after_step(self, optimizer) -> None:
         self._train()
-        completed = self._count_step(optimizer)
+        completed, most = self._count_step(optimizer), max(self._optimizers.values(), default=0)
         self._optimizers[optimizer] = completed + 1
+        self._follow_program()
         if self.on and self.run is not None:
             for root in self._roots_of(optimizer):
-                self._state.record_parameters(root.parameters(), completed)
-        self._set_step(max(self._optimizers.values()))
+                self._state.record_parameters(root.parameters(), self._step if session.is_joined() else completed)
+        if not session.is_joined():
+            self._set_step(max(self._optimizers.values()))
+        elif completed + 1 > most:
+            self._owed_step = self._step
 
     def _count_step(self, optimizer) -> int:
         """Completed steps of its parameters before this one: a new optimizer for them (a resumed one) counts on."""
@@ -270,7 +275,11 @@ class AutoProbe(Probe):
         if self.on:
             for root in changed:
                 self._state.record_parameters(root.parameters, self._step)
-        self._set_step(self._step + 1)
+        if session.is_joined():
+            self._owed_step = self._step
+            self._follow_program(begins=True)
+        else:
+            self._set_step(self._step + 1)
 
     # Steps and the run.
 
@@ -278,7 +287,8 @@ class AutoProbe(Probe):
         if not self._trains:
             self._trains = True
             self._state.compare_content = True
-            self._set_step(0)
+            if not session.is_joined():
+                self._set_step(0)
 
     def _set_step(self, step: int) -> None:
         if step != self._step:
@@ -287,34 +297,33 @@ class AutoProbe(Probe):
             if self.run is not None:
                 self.run.step(step)
 
+    def _follow_program(self, begins: bool = False) -> None:
+        """A program that has opened a run by itself steps by itself. Where it does not, the steps of its optimizers
+        count: the one that is over ends when something `begins`."""
+        if not session.is_joined() or self.run is None:
+            return
+        if begins:
+            if self._owed_step == self.run.current_step:
+                self.run.step()
+            self._owed_step = -1
+        self._step = self.run.current_step
+        self.on = self.options.wants_step(self._step)
+
     def _open(self) -> None:
         """Opens this process' part of the run; again where torch.distributed has given it another rank since."""
-        rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            rank, world_size = distributed.get_rank(), distributed.get_world_size()
-        if self.run is not None and rank == self._rank:
+        run = session.open_run()
+        if run is self.run:
             return
-        if self.run is not None:
-            self.run.close()
         is_first = self.run is None
-        self._rank = rank
-        self.run = Run(
-            self.folder.parent,
-            name=self.folder.name,
-            rank=rank,
-            world_size=max(world_size, rank + 1),
-            max_bytes=self.options.max_bytes,
-        )
-        self.record = self.run.record
-        if self._step:
-            self.run.step(self._step)
-        _set_current(self.run)
+        self.run = run
+        self.record = run.record
+        if self._step and not session.is_joined():
+            run.step(self._step)
         for name, settings in settings_in_force().items():
             self.record(name, kind="note", phase="init", site="", meta=json.dumps(settings))
         util = sys.modules.get("multiprocessing.util")
         if util is not None and is_first:
-            util.Finalize(None, _finish, exitpriority=10)  # a worker ends without atexit
+            util.Finalize(None, _finish, exitpriority=10)  # a worker ends without atexit; the run is closed after that
 
     def finish(self) -> None:
         if self._finished:
@@ -329,8 +338,6 @@ class AutoProbe(Probe):
             if silent:
                 self.note("not_seen", {"reason": "never called", "modules": silent}, root.infos[0])
         self.remove()
-        _set_current(None)
-        self.run.close()
 
 
 def _has_state(root: Root) -> bool:

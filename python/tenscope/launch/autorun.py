@@ -16,45 +16,37 @@ import sys
 import time
 from pathlib import Path
 
+from tenscope.errors import UsageError
+from tenscope.launch import session
+from tenscope.launch.options import Options
 from tenscope.launch.when_imported import WhenImported
 from tenscope.recording import ranks
 from tenscope.recording.callers import OWN_FOLDER
+from tenscope.recording.replace import check_name, remove_run
+from tenscope.recording.say import say, shown_path
 
 _SITE = str(Path(__file__).parent / "site")
+_ended_by: BaseException | None = None
 
 
-@dataclasses.dataclass
-class Options:
-    stats: bool = False
-    include: list[str] = dataclasses.field(default_factory=list)
-    exclude: list[str] = dataclasses.field(default_factory=list)
-    every: int = 1
-    first_step: int = 0
-    end_step: int | None = None
-    max_bytes: int = 0
-
-    def wants_step(self, step: int) -> bool:
-        return self.first_step <= step and (self.end_step is None or step < self.end_step) and step % self.every == 0
-
-
-def choose_folder(out: str, name: str | None) -> Path:
+def choose_folder(out: str, name: str | None, replace: bool = False) -> Path:
     """The run's folder. Inside a recorded program it is that program's, and the ranks of a launcher agree on one."""
     if not name and os.environ.get("TENSCOPE_RUN"):
         return Path(os.environ["TENSCOPE_RUN"]).absolute()
+    check_name(name or "")
     base = Path(out).absolute()
-    if name:
-        return base / name
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    rank, world_size = ranks.here()
+    if world_size > 1 and replace:
+        raise UsageError("--replace is not for one of several ranks: start the launcher by tenscope run")
     if world_size > 1:
-        agreed = ranks.job_name(os.environ, world_size)
-        if agreed:
-            return base / agreed
-    stamp = time.strftime("%Y%m%d_%H%M%S")
-    name, number = stamp, 1
-    while (base / name).exists():
-        number += 1
-        name = f"{stamp}-{number}"
-    return base / name
+        chosen = ranks.name_of_launch(base, name) if name else ranks.job_name(os.environ, world_size)
+    else:
+        if name and replace:
+            remove_run(base / name)
+        chosen = ranks.free_name(base, name) if name else ""
+    if name and chosen != name and rank == 0:
+        say(f"recording into {shown_path(base / chosen)}: {shown_path(base / name)} exists")
+    return base / (chosen or ranks.free_name(base, time.strftime("%Y%m%d_%H%M%S")))
 
 
 def arm(folder: Path, options: Options) -> None:
@@ -63,22 +55,33 @@ def arm(folder: Path, options: Options) -> None:
     os.environ["TENSCOPE_RUN_OPTIONS"] = json.dumps(dataclasses.asdict(options))
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{_SITE}{os.pathsep}{inherited}" if inherited else _SITE
-    _arm(folder, options)
+    _arm()
     atexit.register(_end, folder, os.getpid())
+
+
+def disarm() -> None:
+    """The program cannot be started: there is nothing to tell of it."""
+    atexit.unregister(_end)
 
 
 def arm_child() -> None:
     """The same in a process that a recorded program started."""
-    _arm(Path(os.environ["TENSCOPE_RUN"]), Options(**json.loads(os.environ["TENSCOPE_RUN_OPTIONS"])))
+    _arm()
 
 
-def _arm(folder: Path, options: Options) -> None:
+def _arm() -> None:
     def torch_is_there() -> None:
         from tenscope.launch import autoprobe
 
-        autoprobe.start(folder, options)
+        autoprobe.start()
 
     WhenImported("torch", torch_is_there).install()
+
+
+def ended(error: BaseException) -> None:
+    """The program ended so: kept until the run is closed."""
+    global _ended_by
+    _ended_by = error
 
 
 def _end(folder: Path, pid: int) -> None:
@@ -86,12 +89,10 @@ def _end(folder: Path, pid: int) -> None:
     if os.getpid() != pid:
         return
     if not folder.exists():
-        from tenscope.recording.run import Run
-
-        with Run(folder.parent, name=folder.name, rank=0, world_size=1) as run:
-            run.record("not_seen", kind="note", meta={"reason": "no torch module was called"})
+        session.open_run().record("not_seen", kind="note", site="", meta={"reason": "no torch module was called"})
+    session.finish(_ended_by)
     if sys.stderr is not None and sys.stderr.isatty():
-        print(f"tenscope: recorded into {os.path.relpath(folder)}", file=sys.stderr)
+        say(f"recorded into {shown_path(folder)}")
 
 
 def strip_own_frames(error: BaseException) -> None:

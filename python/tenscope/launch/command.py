@@ -6,14 +6,18 @@ import argparse
 import atexit
 import builtins
 import importlib.machinery
+import importlib.util
 import io
 import os
 import runpy
+import shutil
 import signal
 import sys
 import types
 
+from tenscope.errors import Error
 from tenscope.launch import autorun
+from tenscope.launch.options import Options
 
 
 def _steps(text: str) -> tuple[int, int | None]:
@@ -50,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", default="runs", metavar="DIR", help="base folder (default: runs)")
     parser.add_argument("--name", metavar="NAME", help="the run's folder in it (default: a timestamp)")
+    parser.add_argument("--replace", action="store_true", help="with --name: remove an earlier run of that name first")
+    parser.add_argument("--python", metavar="PYTHON", help="the interpreter to use (default: tenscope's own)")
     parser.add_argument("--stats", action="store_true", help="keep statistics and fingerprints only, not the values")
     parser.add_argument(
         "--include", action="append", default=[], metavar="GLOB", help="only modules whose path matches"
@@ -63,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
     """Our words and the program's: it begins at the first that is not ours, or at -m."""
-    takes_value = {"--out", "--name", "--include", "--exclude", "--every", "--steps", "--max-bytes"}
+    takes_value = {"--out", "--name", "--python", "--include", "--exclude", "--every", "--steps", "--max-bytes"}
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "--"):
         at += 2 if words[at] in takes_value else 1
@@ -95,8 +101,7 @@ def _run_script(path: str, arguments: list[str]) -> None:
     exec(code, main.__dict__)
 
 
-def _run_module(name: str, arguments: list[str]) -> None:
-    sys.argv[:] = ["-m", *arguments]
+def _run_module(name: str) -> None:
     sys.modules["__main__"] = types.ModuleType("__main__")
     runpy._run_module_as_main(name)
 
@@ -109,10 +114,21 @@ def main(words: list[str]) -> None:
     options = parser.parse_args(ours)
     if not program:
         parser.error("which script?")
-    folder = autorun.choose_folder(options.out, options.name)
+    if options.python and not _is_this_python(options.python):
+        _become(options.python, words)
+    if options.replace and not options.name:
+        parser.error("--replace needs the --name of the run that is to be replaced")
+    is_module = program[0] == "-m"
+    trouble = "" if is_module else _why_not(program[0])
+    if trouble:
+        parser.error(f"cannot run the script: {trouble}: {program[0]}")
+    try:
+        folder = autorun.choose_folder(options.out, options.name, options.replace)
+    except (Error, OSError) as error:
+        parser.error(str(error))
     autorun.arm(
         folder,
-        autorun.Options(
+        Options(
             stats=options.stats,
             include=options.include,
             exclude=options.exclude,
@@ -122,21 +138,64 @@ def main(words: list[str]) -> None:
             max_bytes=options.max_bytes,
         ),
     )
-    is_module = program[0] == "-m"
-    if not is_module and not os.path.exists(program[0]):
-        parser.error(f"cannot open the script: no such file: {program[0]}")
     try:
         if is_module:
-            _run_module(program[1], program[2:])
+            sys.argv[:] = ["-m", *program[2:]]
+            if not _is_found(program[1]):
+                autorun.disarm()
+                parser.error(f"cannot run the module: there is no module named {program[1]}")
+            _run_module(program[1])
         else:
             _run_script(program[0], program[1:])
-    except SystemExit:
+    except SystemExit as error:
+        autorun.ended(error)
         raise
     except BaseException as error:
+        autorun.ended(error)
         autorun.quiet_exit_of(error)
         if isinstance(error, KeyboardInterrupt) and not is_module:
             _die_of_interrupt()
         raise
+
+
+def _is_this_python(python: str) -> bool:
+    """By its path: the interpreters of virtual environments are links to one file."""
+    return os.path.abspath(shutil.which(python) or python) == os.path.abspath(sys.executable)
+
+
+def _become(python: str, words: list[str]) -> None:
+    at = next(i for i, word in enumerate(words) if word.partition("=")[0] == "--python")
+    rest = words[:at] + words[at + (1 if "=" in words[at] else 2) :]
+    try:
+        os.execvp(python, [python, "-m", "tenscope.run", *rest])
+    except OSError as error:
+        sys.stderr.write(f"tenscope run: cannot start Python: {error.strerror}: {python}\n")
+        sys.exit(2)
+
+
+def _why_not(path: str) -> str:
+    """Why a script cannot be run; empty where it can be read."""
+    if not os.path.exists(path):
+        return "no such file"
+    if os.path.isdir(path):
+        return "" if os.path.isfile(os.path.join(path, "__main__.py")) else "a folder without a __main__.py"
+    try:
+        with open(path, "rb"):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _is_found(module: str) -> bool:
+    """Whether there is such a module. Packages above it are imported, as they would be by running it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            return False
+        raise
+    except (ValueError, AttributeError):
+        return True  # running it will tell
 
 
 def _die_of_interrupt() -> None:

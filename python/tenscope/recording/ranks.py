@@ -6,12 +6,16 @@ the environment (torchrun, SLURM, Open MPI, PMI) give all its processes the same
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tenscope.errors import UsageError
+from tenscope.recording.replace import remove_run
 
 _LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),
@@ -32,22 +36,59 @@ class Place:
     join: bool = False  # the folder is shared with other processes
 
 
-def place(base: str | os.PathLike[str], name: str, nth: int, environ: Mapping[str, str] = os.environ) -> Place:
+def place(
+    base: str | os.PathLike[str], name: str, nth: int, environ: Mapping[str, str] = os.environ, *, replace: bool = False
+) -> Place:
     """`nth` counts the runs that this process opened before: a second run of the same job gets a folder of its own."""
     distributed = _distributed()
-    rank, world_size = _rank_from(environ)
-    if distributed is not None:
-        rank, world_size = distributed.get_rank(), distributed.get_world_size()
-
+    rank, world_size = here(environ)
     if environ.get("TENSCOPE_RUN") and not name:
         folder = Path(environ["TENSCOPE_RUN"])
         return Place(folder.parent, _numbered(folder.name, nth), rank, world_size, join=True)
     if distributed is not None and world_size > 1:
-        return Place(*_broadcast(distributed, base, name), rank, world_size)
-    if not name and world_size > 1:
+        return Place(*_broadcast(distributed, base, name, replace), rank, world_size)
+    if world_size > 1:
+        if replace:
+            raise UsageError("replace needs torch.distributed to be initialised where several ranks record one run")
         job = job_name(environ, world_size)
-        return Place(Path(base), _numbered(job, nth) if job else "", rank, world_size)
+        name = name_of_launch(Path(base), name) if name else _numbered(job, nth) if job else ""
+        return Place(Path(base), name, rank, world_size)
+    if replace:
+        remove_run(Path(base) / name)
     return Place(Path(base), name, rank, world_size)
+
+
+def here(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """This process' rank and the number of ranks, as torch.distributed or the launcher has them; 0 and 1 alone."""
+    distributed = _distributed()
+    if distributed is not None:
+        return distributed.get_rank(), distributed.get_world_size()
+    return _rank_from(environ)
+
+
+def name_of_launch(base: Path, name: str) -> str:
+    """The same for all ranks of one launch, without talking: the first name_N that no earlier launch has left."""
+    launched = _started_of_parent()
+    number, chosen = 1, name
+    while launched and _made_before(base / chosen, launched):
+        number += 1
+        chosen = f"{name}_{number}"
+    return chosen
+
+
+def _made_before(folder: Path, time_s: float) -> bool:
+    for path in (folder / "run.json", folder):
+        with contextlib.suppress(OSError):
+            return path.stat().st_mtime < time_s
+    return False
+
+
+def free_name(base: Path, name: str) -> str:
+    number, chosen = 1, name
+    while os.path.lexists(base / chosen):
+        number += 1
+        chosen = f"{name}_{number}"
+    return chosen
 
 
 def _numbered(name: str, nth: int) -> str:
@@ -71,10 +112,20 @@ def _rank_from(environ: Mapping[str, str]) -> tuple[int, int]:
     return 0, 1
 
 
-def _broadcast(distributed, base: str | os.PathLike[str], name: str) -> tuple[Path, str]:
-    chosen = [(os.fspath(base), name or time.strftime("%Y%m%d_%H%M%S"))]
+def _broadcast(distributed, base: str | os.PathLike[str], name: str, replace: bool) -> tuple[Path, str]:
+    """Rank 0 decides, also what goes wrong."""
+    chosen: list = [None]
+    if distributed.get_rank() == 0:
+        try:
+            if replace:
+                remove_run(Path(base) / name)
+            chosen = [(os.fspath(base), free_name(Path(base), name or time.strftime("%Y%m%d_%H%M%S")), "")]
+        except (UsageError, OSError) as error:
+            chosen = [("", "", str(error))]
     distributed.broadcast_object_list(chosen, src=0)
-    folder, agreed = chosen[0]
+    folder, agreed, trouble = chosen[0]
+    if trouble:
+        raise UsageError(trouble)
     return Path(folder), agreed
 
 
@@ -101,11 +152,16 @@ def _clean(text: str) -> str:
 
 def _launch_time_of_parent() -> str:
     """On one host the launcher is the parent of all: the time it started and its id tell launches apart."""
-    parent = os.getppid()
+    started = _started_of_parent()
+    stamp = time.strftime("%Y%m%d_%H%M%S", time.localtime(started)) if started else "job"
+    return f"{stamp}{'_' if started else '-'}{os.getppid()}"
+
+
+def _started_of_parent() -> float:
+    """In seconds since the epoch; 0 where the system does not tell."""
     try:
-        stat = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()
+        stat = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
         boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
-        started = int(boot.split()[1]) + int(stat[19]) // os.sysconf("SC_CLK_TCK")
-        return time.strftime("%Y%m%d_%H%M%S", time.localtime(started)) + f"_{parent}"
+        return int(boot.split()[1]) + int(stat[19]) // os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError, StopIteration):
-        return f"job-{parent}"
+        return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import warnings
 import weakref
 from collections.abc import Iterable
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tenscope import _core
-from tenscope.errors import Error, RecordingWarning
+from tenscope.errors import Error, RecordingWarning, UsageError
 from tenscope.metadata.store import MetadataStore
 from tenscope.recording import ranks
+from tenscope.recording.endings import note_ending, uncaught, watch_threads
+from tenscope.recording.replace import check_name, remove_run
+from tenscope.recording.say import say, shown_path
 
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _current: Run | None = None
@@ -26,6 +30,7 @@ class Run(_core.Run):
     """A recording into `base/<timestamp>/` (or `base/<name>/`). As a context manager it is the current run inside.
 
     name           the folder below `base`; ranks that give the same name record into one run
+    replace        an earlier run of that name is removed first; else the new one becomes `name_2`, and a line says so
     durability     "process": what was recorded survives the death of the process; "disk": a power cut too
     max_bytes      a budget for this process' files; 0 for none
     keep           past the budget: "first" keeps no bytes of a tensor that does not fit, "last" drops the oldest segments
@@ -35,13 +40,24 @@ class Run(_core.Run):
     packages       whose changes at run time are looked for, beside torch's, numpy's and the project's own
     rank, world_size   found by themselves unless given
     join           with a name and a rank: record into that folder although it is there already
+
+    In a program that `tenscope run` records, a Run of no other name is the one being recorded: docs/python.md.
     """
+
+    def __new__(cls, base: str | os.PathLike[str] = "runs", **options: Any) -> Run:
+        held = None
+        if cls is Run and "TENSCOPE_RUN_OPTIONS" in os.environ:
+            from tenscope.launch import session
+
+            held = session.joined(base, options)
+        return super().__new__(cls) if held is None else held
 
     def __init__(
         self,
         base: str | os.PathLike[str] = "runs",
         *,
         name: str = "",
+        replace: bool = False,
         durability: str = "process",
         max_bytes: int = 0,
         keep: str = "first",
@@ -54,10 +70,19 @@ class Run(_core.Run):
         join: bool = False,
     ) -> None:
         global _opened
+        if hasattr(self, "held"):
+            return  # joined: it records already
+        check_name(name)
+        if replace and not name:
+            raise UsageError("replace=True needs the name of the run that is to be replaced")
         if name and rank is not None:  # nothing to agree on
+            if replace:
+                remove_run(Path(base) / name)
             place = ranks.Place(Path(base), name, rank, world_size or 1, join)
         else:
-            place = ranks.place(base, name, _opened)
+            place = ranks.place(base, name, _opened, replace=replace)
+        self.held = False  # by `tenscope run`: it goes on until the program ends, whoever closes it
+        self.ended_by: tuple[int, str] | None = None
         self.rank = place.rank if rank is None else rank
         self.world_size = place.world_size if world_size is None else world_size
         self._closed = False
@@ -75,10 +100,13 @@ class Run(_core.Run):
             strict=strict,
             join=place.join,
         )
+        if name and self.path.name != name and self.rank == 0 and os.path.isdir(self.path):
+            say(f"recording into {shown_path(self.path)}: {shown_path(Path(base) / name)} exists")
         _opened += 1
         _open_runs.add(self)
         _close_in_workers()
         _core.close_runs_on_sigterm()
+        watch_threads(_open_ones)
         if metadata and self.rank == 0 and os.environ.get("TENSCOPE_METADATA") != "0" and os.path.isdir(self.path):
             try:
                 self._metadata = MetadataStore(self.path, packages_asked=packages)
@@ -90,6 +118,9 @@ class Run(_core.Run):
 
     def close(self) -> None:
         """Seals the files. May be called again; what is recorded afterwards is ignored."""
+        if self.held:
+            self.flush()
+            return
         super().close()
         if self._metadata is not None and self._metadata.owner == os.getpid():
             self._metadata.wait()
@@ -108,14 +139,13 @@ class Run(_core.Run):
 
     def __enter__(self) -> Run:
         self._previous.append(current())
-        _set_current(self)
+        set_current(self)
         return self
 
     def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
-        if exc is not None:
-            self.record("exception", f"{type(exc).__name__}: {exc}", kind="note")
+        note_ending(self, exc)
         self.close()
-        _set_current(self._previous.pop())
+        set_current(self._previous.pop())
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "recording" if self.enabled else "disabled"
@@ -128,11 +158,12 @@ class Run(_core.Run):
 def init(base: str | os.PathLike[str] = "runs", **options: Any) -> Run:
     """Opens the process-wide run: from now on `record` and all probes write to it. Options as of Run.
 
-    A run that was current is closed. A folder that cannot be written is warned of, and nothing is recorded.
+    A run that was current is closed. A folder that cannot be written is warned of, and nothing is recorded. Under
+    `tenscope run` it gives the run that is being recorded, unless it names another.
     """
     close()
     run = Run(base, **options)
-    _set_current(run)
+    set_current(run)
     return run
 
 
@@ -145,11 +176,11 @@ def close() -> None:
     """Closes the current run, if there is one."""
     run = current()
     if run is not None:
-        _set_current(None)
+        set_current(None)
         run.close()
 
 
-def _set_current(run: Run | None) -> None:
+def set_current(run: Run | None) -> None:
     global _current
     _current = None if run is None or run.closed else run
     _core.set_current(_current)
@@ -158,19 +189,33 @@ def _set_current(run: Run | None) -> None:
 # The end of the process. What was recorded is safe whatever happens; closing in order only makes the folder tidy.
 
 
-def _close_all() -> None:
-    _set_current(None)
-    for run in list(_open_runs):
+def _open_ones() -> list[Run]:
+    return list(_open_runs)
+
+
+def close_all(error: BaseException | None = None) -> None:
+    """Notes in every open run what ended the program, if something did, and closes them."""
+    runs = _open_ones()  # first: the current one may be held by nobody else
+    set_current(None)
+    for run in runs:
         with contextlib.suppress(Error):
+            note_ending(run, error)
+            run.held = False
             run.close()
 
 
-atexit.register(_close_all)
+atexit.register(lambda: close_all(uncaught()))
 
 
 @cache
 def _close_in_workers() -> None:
-    """A process of multiprocessing ends without atexit; its own finalizers do run."""
+    """A process of multiprocessing ends without atexit; its own finalizers do run, while what ended it is under way."""
+    from multiprocessing.process import parent_process
     from multiprocessing.util import Finalize, register_after_fork
 
-    register_after_fork(_open_runs, lambda _: Finalize(None, _close_all, exitpriority=0))
+    def at_end(_: object = None) -> None:
+        Finalize(None, lambda: close_all(sys.exc_info()[1]), exitpriority=0)
+
+    register_after_fork(_open_runs, at_end)
+    if parent_process() is not None:
+        at_end()
