@@ -26,9 +26,11 @@ from tenscope import _core
 from tenscope.launch import session
 from tenscope.launch.options import Options
 from tenscope.probes.hooks import Probe, What
-from tenscope.probes.modules import ModuleInfo, Names, Registry, Root, path_filter
+from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, Root
 from tenscope.probes.state import State
 from tenscope.recording.run import Run
+from tenscope.recording.say import say
+from tenscope.recording.selectors import Unmatched, tell
 
 _graph_task_id = torch._C._current_graph_task_id
 _probe: AutoProbe | None = None
@@ -130,7 +132,8 @@ class _ByHand:
 class AutoProbe(Probe):
     def __init__(self, options: Options):
         what = What(grads=True, buffers=True, values="stats" if options.stats else "full")
-        registry = Registry(Names(), path_filter(options.include, options.exclude))
+        self._wanted = PathFilter(options.include, options.exclude)
+        registry = Registry(Names(), self._wanted)
         super().__init__(None, registry, what, _core.fingerprint)
         self.options = options
         self.run: Run | None = None
@@ -145,6 +148,7 @@ class AutoProbe(Probe):
         self._optimizers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # steps completed
         self._stepped: dict[int, tuple[weakref.ref, int]] = {}  # steps completed, by parameter
         self._by_hand: list[_ByHand] = []
+        self._was_on = False  # a step that is wanted came
         self._finished = False
 
     # Outermost calls.
@@ -163,6 +167,7 @@ class AutoProbe(Probe):
         if not self._trains and _has_state(info.root) and not session.is_joined():
             self._set_step(self._outermost)
         self._last_root = info.root.label
+        self._was_on = self._was_on or self.on
         if self.on:
             self._state.record_changed(info.root)
 
@@ -337,7 +342,16 @@ class AutoProbe(Probe):
             silent = [info.path for info in root.infos if info.wanted and info.callable and not info.counter[0]]
             if silent:
                 self.note("not_seen", {"reason": "never called", "modules": silent}, root.infos[0])
+        self._tell_unmatched()
         self.remove()
+
+    def _tell_unmatched(self) -> None:
+        found = self._wanted.unmatched("tenscope run --{}")
+        if not self._was_on:
+            first, end = self.options.first_step, self.options.end_step
+            asked = f"{first}:{'' if end is None else end}"
+            found.append(Unmatched(asked, "tenscope run --steps", [f"0:{self._step + 1}"]))
+        tell(found, self.record, say if self.run.rank == 0 else lambda _: None)
 
 
 def _has_state(root: Root) -> bool:

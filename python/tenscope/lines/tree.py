@@ -9,11 +9,11 @@ import inspect
 import json
 import os
 import time
-import weakref
 from collections.abc import Callable
 from types import ModuleType
 
 from tenscope import _core
+from tenscope.lines import unseen
 from tenscope.lines.expressions import parse
 from tenscope.lines.show import Painter, change_text, describe
 from tenscope.lines.watch import unwrap
@@ -108,7 +108,7 @@ class _Branch:
         if watch:
             watcher = _core.make_watcher([parse(text) for text in watch], {"on_change": self.changed, "globals": True})
             watcher.add(plain.__code__, plain)
-            weakref.finalize(plain, watcher.close).atexit = False
+            unseen.follow(watcher, plain, "tree(watch=)")
 
     def line(self, depth: int, text: str) -> None:
         if self.paint is not None:

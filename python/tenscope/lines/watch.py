@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 
 from tenscope import _core
-from tenscope.lines import code_facts, snapshots  # noqa: F401  both make themselves known to the core
+from tenscope.lines import code_facts, snapshots, unseen  # noqa: F401  both make themselves known to the core
 from tenscope.lines.expressions import parse
 
 __all__ = ["make_watcher", "unwrap", "watch", "watching"]
@@ -82,7 +81,7 @@ def watch(
         if function is not plain:
             with contextlib.suppress(AttributeError, TypeError):
                 function.changes = plain.changes
-        weakref.finalize(plain, watcher.close).atexit = False
+        unseen.follow(watcher, plain, "watch")
         return function
 
     return decorate
@@ -163,8 +162,13 @@ class watching:
         self._watcher.attach(sys._getframe(1))
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, error_type: object, *_: object) -> None:
         self._watcher.detach()
+        if error_type is None:
+            frame = sys._getframe(1)
+            code = frame.f_code
+            names = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
+            unseen.report(self._watcher, "watching", names, frame.f_globals)
 
     @property
     def changes(self) -> _core.Changes | tuple[()]:

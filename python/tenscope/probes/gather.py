@@ -22,6 +22,8 @@ from torch import distributed, nn
 from tenscope.errors import Error
 from tenscope.probes.locals import Known, LocalsWatch
 from tenscope.probes.modules import unwrap
+from tenscope.recording.run import current
+from tenscope.recording.selectors import Unmatched, tell
 
 _ROLL_CALL_S = 5  # for those who live to say so, after a collective failed
 
@@ -228,6 +230,7 @@ class gather:
         self._lock = threading.RLock()
         self._watch: LocalsWatch | None = None
         self._outer_forward = None
+        self._other_calls = 0  # in the other mode
 
     @property
     def results(self) -> Results:
@@ -256,6 +259,12 @@ class gather:
         else:
             self.model.__dict__["forward"] = self._outer_forward
         self._watch.__exit__()
+        if error_type is None:
+            run = current()
+            found = self._watch.unmatched("gather(paths)", self.current_iteration >= self._every)
+            if self._mode is not None and self._other_calls and not self.current_iteration:
+                found.append(Unmatched(self._mode, "gather(mode=)", ["eval" if self._mode == "train" else "train"]))
+            tell(found if self.rank == 0 else (), None if run is None else run.record)
         try:
             if self._gathers_rest and error_type is None and self.current_iteration % self._gather_every != 0:
                 self._gatherer.gather()
@@ -268,6 +277,7 @@ class gather:
 
     def _call(self, forward, args, kwargs):
         if self._mode is not None and self.model.training != (self._mode == "train"):
+            self._other_calls += 1
             return forward(*args, **kwargs)
         with self._lock:
             self.current_iteration += 1

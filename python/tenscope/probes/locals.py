@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType
 
 import torch
@@ -21,6 +21,7 @@ from torch import nn
 from tenscope import _core
 from tenscope.lines.watch import make_watcher, unwrap
 from tenscope.probes.modules import unwrapped_paths
+from tenscope.recording.selectors import Unmatched
 
 Tell = Callable[[str, str, object], None]  # concrete path, module path, live value
 
@@ -56,14 +57,17 @@ class LocalsWatch:
         self._modules = list(unwrapped_paths(model))
         self._seen = {id(module): path for path, module in reversed(self._modules)}
         self._wrapped: list[tuple[nn.Module, str, Callable | None]] = []
-        for path in paths:
-            self._resolve(path)
+        self._told: dict[str, None] = {}  # concrete paths
+        self._found = {path: self._resolve(path) for path in paths}
 
-    def _resolve(self, path: str) -> None:
+    def _resolve(self, path: str) -> bool:
+        """Whether the model has what the path names, as far as that can be known before it runs."""
         parts = path.split(".")
+        is_found = False
         for module_path, module in self._modules:
             if _matches(parts, module_path):
                 self._returns.setdefault((module, "forward"), []).append(module_path)
+                is_found = True
             depth = len(module_path.split(".")) if module_path else 0
             if depth >= len(parts) or not _matches(parts[:depth], module_path):
                 continue
@@ -72,6 +76,7 @@ class LocalsWatch:
             if function is None:
                 continue
             prefix = _join(module_path, method)
+            is_found = True
             if not variable:
                 self._returns.setdefault((module, method), []).append(prefix)
                 continue
@@ -80,6 +85,26 @@ class LocalsWatch:
             _, expressions = self._expressions.setdefault((code, id(module)), (prefix, {}))
             for name in names:
                 expressions[".".join([name, *variable[1:]])] = None
+        return is_found
+
+    def unmatched(self, where: str, was_called: bool) -> list[Unmatched]:
+        """Paths under which nothing was told; before a call of the model, only those that it cannot have."""
+        silent = [
+            path
+            for path, is_found in self._found.items()
+            if not any(_matches(path.split("."), told) for told in self._told) and (was_called or not is_found)
+        ]
+        return [Unmatched(path, where, self._candidates()) for path in silent]
+
+    def _candidates(self) -> Iterator[str]:
+        for path, module in self._modules:
+            yield path
+            for cls in type(module).__mro__[: type(module).__mro__.index(nn.Module)]:
+                for name, function in vars(cls).items():
+                    code = getattr(function, "__code__", None)
+                    if code is not None and not name.startswith("__"):
+                        yield _join(path, name)
+                        yield from (_join(path, name, variable) for variable in code.co_varnames + code.co_cellvars)
 
     def __enter__(self) -> LocalsWatch:
         groups: dict[tuple[CodeType, tuple[str, ...]], dict[int, str]] = {}
@@ -118,6 +143,7 @@ class LocalsWatch:
 
     def _on_value(self, tag: tuple[str, str], name: str, value: object, _line: int, _next_line: int) -> None:
         prefix, module_path = tag
+        self._told[f"{prefix}.{name}"] = None
         self._tell(f"{prefix}.{name}", module_path, value)
 
     def _wrap(self, module: nn.Module, method: str, names: list[str]) -> None:
@@ -129,6 +155,7 @@ class LocalsWatch:
             result = original(*args, **kwargs)
             if self._wanted():
                 for name in names:
+                    self._told[name] = None
                     self._tell(name, scope, result)
             return result
 

@@ -13,6 +13,8 @@ from fnmatch import fnmatchcase
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from tenscope.recording.selectors import Unmatched
+
 _WRAPPED_CHILD = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
@@ -201,14 +203,37 @@ def globs(patterns: str | list[str] | tuple[str, ...] | None) -> tuple[str, ...]
     return (patterns,) if isinstance(patterns, str) else tuple(patterns)
 
 
-def path_filter(include=None, exclude=None, classes=None) -> Callable[[str, nn.Module], bool]:
-    included, excluded = globs(include), globs(exclude)
+class PathFilter:
+    """Which modules are wanted, by path and class. Remembers what it was asked for, to tell what matched nothing."""
 
-    def wanted(path: str, module: nn.Module) -> bool:
-        if classes is not None and not isinstance(module, classes):
-            return False
-        if included and not any(fnmatchcase(path, glob) for glob in included):
-            return False
-        return not any(fnmatchcase(path, glob) for glob in excluded)
+    def __init__(self, include=None, exclude=None, classes=None):
+        self._included, self._excluded = globs(include), globs(exclude)
+        self._classes = None if classes is None else classes if isinstance(classes, tuple) else (classes,)
+        self._paths: dict[str, None] = {}
+        self._seen_classes: dict[type, None] = {}
 
-    return wanted
+    def __call__(self, path: str, module: nn.Module) -> bool:
+        if self._included or self._excluded:
+            self._paths[path] = None
+        if self._classes is not None:
+            self._seen_classes[type(module)] = None
+            if not isinstance(module, self._classes):
+                return False
+        if self._included and not any(fnmatchcase(path, glob) for glob in self._included):
+            return False
+        return not any(fnmatchcase(path, glob) for glob in self._excluded)
+
+    def unmatched(self, where: str) -> list[Unmatched]:
+        """`where` has a {} for the option's name."""
+        found = [
+            Unmatched(glob, where.format(option), self._paths)
+            for option, patterns in (("include", self._included), ("exclude", self._excluded))
+            for glob in patterns
+            if self._paths and not any(fnmatchcase(path, glob) for path in self._paths)
+        ]
+        names = [cls.__name__ for cls in self._seen_classes]
+        return found + [
+            Unmatched(cls.__name__, where.format("classes"), names)
+            for cls in self._classes or ()
+            if names and not any(issubclass(seen, cls) for seen in self._seen_classes)
+        ]

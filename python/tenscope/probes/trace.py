@@ -13,10 +13,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from tenscope import _core
 from tenscope.probes.hooks import Probe, What, is_compiled
 from tenscope.probes.locals import Known, LocalsWatch
-from tenscope.probes.modules import ModuleInfo, Names, Registry, path_filter, unwrap, unwrapped_paths
+from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, globs, unwrap, unwrapped_paths
 from tenscope.probes.spy import listen, unlisten
 from tenscope.probes.state import State
 from tenscope.recording.run import current, init
+from tenscope.recording.selectors import Unmatched, tell
 
 
 class trace:
@@ -62,7 +63,7 @@ class trace:
         if every < 1:
             raise ValueError(f"every must be at least 1, not {every}")
         self.model = unwrap(model)
-        self._wanted = path_filter(include, exclude, classes)
+        self._wanted = PathFilter(include, exclude, classes)
         self._what = What(inputs, outputs, grads, params if buffers is None else buffers, values)
         self._param_grads = param_grads
         self._params = params
@@ -73,6 +74,8 @@ class trace:
         self._depth = 0
         self._probe: TraceProbe | None = None
         self._closing = contextlib.ExitStack()
+        self._has_failed = False
+        self._unmatched: set[str] = set()  # told before
         self.not_called: list[str] = []
 
     def __enter__(self) -> trace:
@@ -81,9 +84,10 @@ class trace:
             self._start()
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, error_type, *_) -> None:
         self._depth -= 1
         if self._depth == 0:
+            self._has_failed = error_type is not None
             self._closing.close()
 
     def __call__(self, function):
@@ -105,13 +109,27 @@ class trace:
             probe.install()
             closing.callback(probe.remove)
             closing.callback(register_optimizer_step_post_hook(probe.after_optimizer).remove)
+            watch = None
             if self._locals is not None:
-                watch = LocalsWatch(self.model, self._locals, probe.record_local, probe.is_inside)
+                watch = LocalsWatch(self.model, globs(self._locals), probe.record_local, probe.is_inside)
                 closing.enter_context(watch)
             listen(probe)
             closing.callback(unlisten, probe)
             closing.callback(self._tell_not_called, registry.roots[0].infos, calls)
+            closing.callback(self._tell_unmatched, watch)
             self._closing = closing.pop_all()
+
+    def _tell_unmatched(self, watch: LocalsWatch | None) -> None:
+        probe = self._probe
+        found = self._wanted.unmatched("trace({}=)")
+        if watch is not None:
+            was_called = probe.calls_by_mode.get(self._mode or "any", 0) > 0 and not self._has_failed
+            found += watch.unmatched("trace(locals=)", was_called)
+        other = {"train": "eval", "eval": "train"}.get(self._mode)
+        if other and probe.calls_by_mode.get(other) and not probe.calls_by_mode.get(self._mode):
+            found.append(Unmatched(self._mode, "trace(mode=)", [other]))
+        tell([entry for entry in found if str(entry) not in self._unmatched], probe.record)
+        self._unmatched.update(map(str, found))
 
     def _tell_not_called(self, infos: list[ModuleInfo], calls: dict[int, int]) -> None:
         probe = self._probe
@@ -130,6 +148,7 @@ class TraceProbe(Probe):
         self._owner = owner
         self._state = State(self)
         self._outermost = 0
+        self.calls_by_mode: dict[str, int] = {}
         self._backwards = 0
         self._task = -1
         self._locals: dict[str, Known] = {}
@@ -149,6 +168,8 @@ class TraceProbe(Probe):
         if self._owed_step == self._run.current_step:
             self._run.step()
         self._owed_step = -1
+        for mode in ("any", "train" if module.training else "eval"):
+            self.calls_by_mode[mode] = self.calls_by_mode.get(mode, 0) + 1
         self.on = self._outermost % owner._every == 0
         if owner._mode is not None:
             self.on = self.on and module.training == (owner._mode == "train")

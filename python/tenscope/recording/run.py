@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,12 @@ from tenscope.recording.say import say, shown_path
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _current: Run | None = None
 _opened = 0
+_last_words: list[Callable[[Callable], None]] = []
+
+
+def before_close(last_word: Callable[[Callable], None]) -> None:
+    """Has it called with Run.record of each run that is about to be closed."""
+    _last_words.append(last_word)
 
 
 class Run(_core.Run):
@@ -121,11 +127,15 @@ class Run(_core.Run):
         if self.held:
             self.flush()
             return
-        super().close()
-        if self._metadata is not None and self._metadata.owner == os.getpid():
-            self._metadata.wait()
-        self._closed = True
-        _open_runs.discard(self)
+        try:
+            for last_word in () if self._closed else _last_words:
+                last_word(self.record)
+        finally:  # a warning may be an error here
+            super().close()
+            if self._metadata is not None and self._metadata.owner == os.getpid():
+                self._metadata.wait()
+            self._closed = True
+            _open_runs.discard(self)
 
     def update_metadata(self) -> None:
         """Looks again at packages, git and modifications at run time; writes what has changed."""

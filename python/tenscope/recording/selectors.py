@@ -1,0 +1,66 @@
+"""What was asked for and matched nothing: one line for the user, and a note `matched_nothing` in the run.
+
+A glob over module paths, a path of local variables, a watched expression that is spelt wrong would otherwise look like
+a program in which nothing happened.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tenscope import _core
+from tenscope.errors import RecordingWarning
+
+_MOST_CANDIDATES = 20_000  # among which the nearest is looked for
+
+
+@dataclass
+class Unmatched:
+    """A selector, whose it was, and what there is that it could have meant."""
+
+    selector: str
+    where: str
+    candidates: Iterable[str] = ()
+    why: str = "matched nothing"
+    nearest: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        self.nearest = nearest(self.selector, self.candidates)
+
+    def __str__(self) -> str:
+        near = f"; the nearest that exists is {self.nearest!r}" if self.nearest else ""
+        return f"{self.where}: {self.selector!r} {self.why}{near}"
+
+
+def nearest(selector: str, candidates: Iterable[str]) -> str:
+    """The most likely meant; for a pattern also one with its numbers left open: `blok.*.q` is near `blocks.*.q`."""
+    known: dict[str, None] = {}
+    for candidate, _ in zip(candidates, range(_MOST_CANDIDATES)):  # noqa: B905
+        if candidate and "*" in selector:
+            known[re.sub(r"(?<![^.])\d+(?![^.])", "*", candidate)] = None
+        if candidate:
+            known[candidate] = None
+    words = list(known)
+    found = _core.nearest(selector, words, 1) or _core.nearest(selector.strip("*."), words, 1)
+    return (found or difflib.get_close_matches(selector, words[:1000], 1, cutoff=0) or [""])[0]
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RecordingWarning, stacklevel=4)
+
+
+def tell(found: Iterable[Unmatched], record: Callable | None, warn: Callable[[str], object] = _warn) -> None:
+    """Says each in one line, and notes it through `record`, which is Run.record or has its signature."""
+    for entry in found:
+        note(entry, record)
+        warn(str(entry))
+
+
+def note(entry: Unmatched, record: Callable | None) -> None:
+    if record is not None:
+        meta = {"selector": entry.selector, "where": entry.where, "nearest": entry.nearest}
+        record("matched_nothing", str(entry), kind="note", site="", meta=meta)
