@@ -33,6 +33,9 @@ class Model(nn.Module):
         return x
 
 
+SCORES = "blocks.*.forward.scores"
+
+
 @pytest.fixture
 def run(tmp_path):
     with tenscope.Run(tmp_path, name="run", strict=True) as run:
@@ -51,7 +54,7 @@ def told(run):
         ({"include": ["blocks.0", "blocks.*.atn"]}, [("blocks.*.atn", "trace(include=)", "blocks.*.attn")]),
         ({"exclude": "blocks.0.atn"}, [("blocks.0.atn", "trace(exclude=)", "blocks.0.attn")]),
         ({"classes": (nn.Linear, nn.Conv2d)}, [("Conv2d", "trace(classes=)", None)]),
-        ({"locals": "blocks.*.forward.scoers"}, [("blocks.*.forward.scoers", "trace(locals=)", "blocks.*.forward.scores")]),
+        ({"locals": "blocks.*.forward.scoers"}, [("blocks.*.forward.scoers", "trace(locals=)", SCORES)]),
         ({"locals": ["blocks.0.forwrd"]}, [("blocks.0.forwrd", "trace(locals=)", "blocks.0.forward")]),
         ({"mode": "eval"}, [("eval", "trace(mode=)", "train")]),
         ({"include": "blocks.*.attn", "exclude": "blocks.1*", "classes": nn.Linear, "locals": ["forward.x"]}, []),
@@ -74,9 +77,9 @@ def test_trace(run, options, expected):
 
 
 def test_a_trace_without_a_call_knows_only_what_cannot_be(run):
-    with pytest.warns(tenscope.RecordingWarning, match="nowhere") as caught:
-        with tenscope.trace(Model(), locals=["forward.x", "nowhere.forward"]):
-            pass
+    trace = tenscope.trace(Model(), locals=["forward.x", "nowhere.forward"])
+    with pytest.warns(tenscope.RecordingWarning, match="nowhere") as caught, trace:
+        pass
     assert len(caught) == 1 and [entry[0] for entry in told(run)] == ["nowhere.forward"]
 
 
@@ -102,9 +105,9 @@ def test_a_decorated_function_is_told_once(run):
 
 def test_gather(run):
     model = Model()
-    with pytest.warns(tenscope.RecordingWarning, match="gather") as caught:
-        with tenscope.gather(model, ["forward.x", "blocks.*.forward.scroes"]):
-            model(torch.ones(1, 2))
+    gather = tenscope.gather(model, ["forward.x", "blocks.*.forward.scroes"])
+    with pytest.warns(tenscope.RecordingWarning, match="gather") as caught, gather:
+        model(torch.ones(1, 2))
     assert len(caught) == 1
     assert told(run) == [("blocks.*.forward.scroes", "gather(paths)", "blocks.*.forward.scores")]
 
@@ -161,9 +164,8 @@ def test_a_watched_function_that_dies_or_was_never_called(run):
 
 def test_watching_and_tree(run, capsys):
     loss = 1
-    with pytest.warns(tenscope.RecordingWarning, match="watching: 'lss'"):
-        with tenscope.watching("lss", "loss") as watched:
-            loss = 2
+    with pytest.warns(tenscope.RecordingWarning, match="watching: 'lss'"), tenscope.watching("lss", "loss") as watched:
+        loss = 2
     assert len(watched.changes) == 2 and loss == 2
 
     @tenscope.tree(watch=["vdeo"], show=False)

@@ -20,7 +20,7 @@ import torch
 from torch import distributed, nn
 
 from tenscope.errors import Error
-from tenscope.probes.locals import Known, LocalsWatch
+from tenscope.probes.locals import Known, LocalsWatch, deeper_than_compared
 from tenscope.probes.modules import unwrap
 from tenscope.recording.run import current
 from tenscope.recording.selectors import Unmatched, tell
@@ -230,6 +230,7 @@ class gather:
         self._lock = threading.RLock()
         self._watch: LocalsWatch | None = None
         self._outer_forward = None
+        self._noted: set[tuple] = set()
         self._other_calls = 0  # in the other mode
 
     @property
@@ -295,13 +296,26 @@ class gather:
     def _is_capturing(self) -> bool:
         return getattr(self._capturing, "iteration", None) is not None
 
+    def _note_once(self, meta: dict[str, object]) -> None:
+        run, key = current(), (meta["what"], meta["name"])
+        if run is not None and key not in self._noted:
+            self._noted.add(key)
+            run.record("left_out", kind="note", site="", meta=meta)
+
     def _save(self, name: str, _scope: str, value: object) -> None:
         iteration = self._capturing.iteration
         with self._lock:
             known = self._known.setdefault(name, Known())
-            if not known.is_new(value):
-                return
-        value = detached_copy(value)
+            is_new = known.is_new(value)
+        if known.is_cut:
+            self._note_once(deeper_than_compared(name))
+        if not is_new:
+            return
+        uncopied: list[str] = []
+        value = detached_copy(value, uncopied)
+        if uncopied:
+            reason = f"cannot be copied, gathered as text: {', '.join(dict.fromkeys(uncopied))}"
+            self._note_once({"what": "values", "name": name, "count": len(uncopied), "reason": reason})
         for callback in self._before_save:
             value = callback(name, value, iteration)
         with self._lock:
@@ -336,17 +350,18 @@ def stacked(values: list, pad: bool = False) -> torch.Tensor:
     return result
 
 
-def detached_copy(value: object) -> object:
-    """A copy on the CPU that shares nothing with the program: tensors inside anything are detached. Never fails."""
+def detached_copy(value: object, uncopied: list[str] | None = None) -> object:
+    """A copy on the CPU that shares nothing with the program: tensors inside anything are detached. Never fails: what
+    cannot be copied becomes its text, and `uncopied` gets the name of its type."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):
-        return _rebuilt(value, {key: detached_copy(item) for key, item in value.items()})
+        return _rebuilt(value, {key: detached_copy(item, uncopied) for key, item in value.items()})
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(detached_copy(item) for item in value))
+        return type(value)(*(detached_copy(item, uncopied) for item in value))
     if isinstance(value, (list, tuple, set, frozenset)):
-        return _rebuilt(value, [detached_copy(item) for item in value])
-    return _copied_object(value)
+        return _rebuilt(value, [detached_copy(item, uncopied) for item in value])
+    return _copied_object(value, uncopied)
 
 
 def _rebuilt(original, content):
@@ -356,7 +371,7 @@ def _rebuilt(original, content):
         return content
 
 
-def _copied_object(value: object) -> object:
+def _copied_object(value: object, uncopied: list[str] | None) -> object:
     import copy
 
     try:
@@ -366,7 +381,9 @@ def _copied_object(value: object) -> object:
     try:
         twin = copy.copy(value)
         for name, member in vars(value).items():
-            twin.__dict__[name] = detached_copy(member)
+            twin.__dict__[name] = detached_copy(member, uncopied)
         return twin
     except Exception:
+        if uncopied is not None:
+            uncopied.append(type(value).__name__)
         return repr(value)

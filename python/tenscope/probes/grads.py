@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import torch
 
-_MAX_NODES = 20_000  # of one module call; beyond it grad_input is left out
+MAX_NODES = 20_000  # of one module call; beyond it grad_input is left out
 
 next_sequence_nr = torch._C._autograd._get_sequence_nr
 
@@ -112,8 +112,9 @@ def watch_outputs(tensors, tell) -> list:
     return nodes
 
 
-def watch_inputs(edges: InputEdges, output_nodes: list, tell, pending: list[Contribution]) -> None:
-    """Calls tell(suffix, index, grad) with what the call gives to each input's gradient."""
+def watch_inputs(edges: InputEdges, output_nodes: list, tell, pending: list[Contribution]) -> bool:
+    """Calls tell(suffix, index, grad) with what the call gives to each input's gradient. False: not told, since the
+    graph of the call has more than MAX_NODES nodes."""
     contributions = [Contribution(lambda grad, s=s, i=i: tell(s, i, grad), pending) for s, i in edges.names]
     departures: dict[object, _Departure] = {}
     seen = set(output_nodes)
@@ -134,7 +135,8 @@ def watch_inputs(edges: InputEdges, output_nodes: list, tell, pending: list[Cont
                 seen.add(target)
                 if target._sequence_nr() >= edges.first_nr:
                     todo.append(target)
-        if len(seen) > _MAX_NODES:
-            return
+        if len(seen) > MAX_NODES:
+            return False
     for node, departure in departures.items():
         node.register_hook(departure)
+    return True

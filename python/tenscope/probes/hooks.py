@@ -26,6 +26,8 @@ from tenscope.probes import grads
 from tenscope.probes.modules import ModuleInfo, Registry
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
+_MAX_DEPTH = 64
+_MAX_NAMES = 20  # of what is left out, in a note
 _LEAVES = (torch.Tensor, bool, int, float, str)
 _graph_task_id = torch._C._current_graph_task_id
 
@@ -117,7 +119,7 @@ class Probe:
         self.record(name, kind="note", site="", meta=json.dumps(meta), **where)
 
     def note_once(self, name: str, meta: dict, info: ModuleInfo) -> None:
-        key = (name, info.root.label, info.path)
+        key = (name, info.root.label, info.path, meta.get("what"))
         if key not in self._said:
             self._said.add(key)
             self.note(name, meta, info)
@@ -201,13 +203,14 @@ class Probe:
         tracks_grads = what.grads and torch.is_grad_enabled()
         if not (what.inputs or tracks_grads):
             return
-        inputs: list = []
+        inputs = Members()
         flatten(args, "", [], inputs)
         kwargs = sys._getframe(3).f_locals.get("kwargs")
         if kwargs:
             flatten(kwargs, "", [], inputs)
         if what.inputs:
             self._record_members(frame, f"{info.prefix}input", "input", inputs)
+            self._note_left_out(frame, "input", inputs)
             frame.versions = versions_of(inputs)
         if tracks_grads:
             tensors = [member for member in inputs if isinstance(member[2], torch.Tensor)]
@@ -231,7 +234,7 @@ class Probe:
             self._record_exit(frame, module, elapsed, error)
         if not stack:
             if not nodes and not frame.on and self.what.grads:
-                members: list = []
+                members = Members()
                 flatten(output, "", [], members)
                 nodes = [t.grad_fn for _, _, t in members if isinstance(t, torch.Tensor) and t.grad_fn is not None]
             self.end_outermost(frame.info, nodes)
@@ -239,12 +242,13 @@ class Probe:
 
     def _record_outputs(self, frame: Frame, module, args, kwargs, output) -> list:
         info, what = frame.info, self.what
-        members: list = []
+        members = Members()
         flatten(output, "", [], members)
         if frame.versions:
             self._record_changed_inputs(frame, args, kwargs, members)
         if what.outputs:
             self._record_members(frame, f"{info.prefix}output", "output", members)
+            self._note_left_out(frame, "output", members)
         if what.buffers and module._buffers:
             self._record_buffers(frame, module)
         if not (what.grads and torch.is_grad_enabled()):
@@ -252,7 +256,12 @@ class Probe:
         tensors = [member for member in members if isinstance(member[2], torch.Tensor)]
         nodes = grads.watch_outputs(tensors, self._teller(frame, "grad_output"))
         if frame.edges is not None and frame.edges.names and nodes:
-            grads.watch_inputs(frame.edges, nodes, self._teller(frame, "grad_input"), self.pending)
+            tell = self._teller(frame, "grad_input")
+            is_told = grads.watch_inputs(frame.edges, nodes, tell, self.pending)
+            if not is_told:
+                reason = "the call's graph has too many nodes to look for the gradients of its inputs"
+                meta = {"what": "grad_input", "limit": grads.MAX_NODES, "count": len(frame.edges.names)}
+                self.note_once("left_out", {**meta, "reason": reason}, info)
         return nodes
 
     def _record_exit(self, frame: Frame, module, elapsed_ns: int, error: BaseException | None) -> None:
@@ -292,9 +301,21 @@ class Probe:
                 values=values,
             )
 
+    def _note_left_out(self, frame: Frame, what: str, members: Members) -> None:
+        """What of a nest was not recorded, once for each module."""
+        if members.left_out:
+            reason = "a nest of too many members, or nested too deep; the count is of those that were met"
+            meta = {"what": what, "limit": _MAX_MEMBERS, "count": members.left_out}
+            self.note_once("left_out", {**meta, "reason": reason}, frame.info)
+        if members.others:
+            names = [f"{what}.{suffix}" if suffix else what for suffix in members.others]
+            meta = {"what": f"{what} objects", "count": len(names), "names": names[:_MAX_NAMES]}
+            reason = f"not looked into: {', '.join(dict.fromkeys(members.others.values()))}"
+            self.note_once("left_out", {**meta, "reason": reason}, frame.info)
+
     def _record_changed_inputs(self, frame: Frame, args, kwargs, outputs: list) -> None:
         """Arguments that the call changed in place, unless they are what it returned."""
-        inputs: list = []
+        inputs = Members()
         flatten(args, "", [], inputs)
         if kwargs:
             flatten(kwargs, "", [], inputs)
@@ -398,25 +419,39 @@ def index_meta(index: list) -> str:
     return json.dumps({"index": index[0] if len(index) == 1 else index})
 
 
-def flatten(value, suffix: str, index: list, out: list) -> None:
+class Members(list):
+    """(suffix, index, leaf) of each tensor, number and text in a nest; and what of the nest is not among them."""
+
+    def __init__(self):
+        super().__init__()
+        self.nests = 0
+        self.left_out = 0  # beyond the limits, at least
+        self.others: dict[str, str] = {}  # suffix and type of objects that are not looked into
+
+
+def flatten(value, suffix: str, index: list, out: Members) -> None:
     """Appends (suffix, index, leaf) for each tensor, number and text in a nest of arguments or results."""
-    if isinstance(value, _LEAVES):
+    if isinstance(value, _LEAVES) or type(value).__module__ == "numpy":
         out.append((suffix, index, value))
         return
-    if value is None or len(out) >= _MAX_MEMBERS:
+    if value is None:
         return
     if isinstance(value, Mapping):
-        items = value.items()
+        items, size = value.items(), len(value)
     elif isinstance(value, (tuple, list)):
-        items = enumerate(value)
+        items, size = enumerate(value), len(value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        items = ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
-    elif type(value).__module__ == "numpy":
-        out.append((suffix, index, value))
-        return
+        fields = dataclasses.fields(value)
+        items, size = ((field.name, getattr(value, field.name, None)) for field in fields), len(fields)
     else:
+        if len(out.others) < _MAX_MEMBERS:
+            out.others[suffix] = type(value).__name__
         return
-    for key, member in items:
+    out.nests += 1
+    for position, (key, member) in enumerate(items):
+        if len(out) >= _MAX_MEMBERS or out.nests > _MAX_MEMBERS or len(index) >= _MAX_DEPTH:
+            out.left_out += size - position
+            return
         if member is not None:
             below = f"{suffix}.{key}" if suffix else str(key)
             flatten(member, below, [*index, key if isinstance(key, int) else str(key)], out)

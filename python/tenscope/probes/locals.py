@@ -163,6 +163,7 @@ class LocalsWatch:
         module.__dict__[method] = call
 
 
+MAX_DEPTH = 20
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
@@ -172,9 +173,10 @@ class Known:
     def __init__(self):
         self._content: object = Known
         self._tensor = lambda: None
+        self.is_cut = False  # what lies deeper than MAX_DEPTH is not compared
 
     def is_new(self, value: object) -> bool:
-        content = _content(value, 0)
+        content = _content(value, 0, self)
         if isinstance(value, torch.Tensor):
             same = self._tensor() is value and content == self._content
             self._tensor = weakref.ref(value)
@@ -184,7 +186,13 @@ class Known:
         return not same
 
 
-def _content(value: object, depth: int) -> tuple:
+def deeper_than_compared(name: str) -> dict[str, object]:
+    """The meta of a note `left_out`."""
+    reason = "changes that lie deeper in the nest than this are not seen"
+    return {"what": "changes", "name": name, "limit": MAX_DEPTH, "reason": reason}
+
+
+def _content(value: object, depth: int, known: Known) -> tuple:
     """A key that is equal for equal content."""
     if isinstance(value, _PLAIN):
         return type(value), repr(value) if isinstance(value, (float, complex)) else value
@@ -198,17 +206,18 @@ def _content(value: object, depth: int) -> tuple:
             getattr(value, "shape", ()),
             _core.fingerprint(value) or repr(value),
         )
-    if depth > 20:
+    if depth > MAX_DEPTH:
+        known.is_cut = True
         return "deep", type(value)
     if isinstance(value, Mapping):
-        return "mapping", type(value), tuple((repr(k), _content(v, depth + 1)) for k, v in value.items())
+        return "mapping", type(value), tuple((repr(k), _content(v, depth + 1, known)) for k, v in value.items())
     if isinstance(value, (list, tuple)):
-        return "sequence", type(value), tuple(_content(item, depth + 1) for item in value)
+        return "sequence", type(value), tuple(_content(item, depth + 1, known) for item in value)
     if isinstance(value, (set, frozenset)):
         return "set", type(value), frozenset(repr(item) for item in value)
     if isinstance(value, torch.nn.Module) or callable(value):
         return "object", id(value)
     if dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
         members = getattr(value, "__dict__", {})
-        return "object", type(value), tuple((key, _content(item, depth + 1)) for key, item in members.items())
+        return "object", type(value), tuple((key, _content(item, depth + 1, known)) for key, item in members.items())
     return "object", type(value), repr(value)

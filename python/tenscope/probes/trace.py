@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tenscope import _core
 from tenscope.probes.hooks import Probe, What, is_compiled
-from tenscope.probes.locals import Known, LocalsWatch
+from tenscope.probes.locals import Known, LocalsWatch, deeper_than_compared
 from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, globs, unwrap, unwrapped_paths
 from tenscope.probes.spy import listen, unlisten
 from tenscope.probes.state import State
@@ -152,6 +152,7 @@ class TraceProbe(Probe):
         self._backwards = 0
         self._task = -1
         self._locals: dict[str, Known] = {}
+        self._cut: set[str] = set()
         self._owed_step = -1  # an optimizer ended this step; the next call begins a new one, unless the program does
 
     def discover(self, module, stack) -> ModuleInfo | None:
@@ -219,7 +220,12 @@ class TraceProbe(Probe):
 
     def record_local(self, path: str, scope: str, value: object) -> None:
         try:
-            if not self._locals.setdefault(path, Known()).is_new(value):
+            known = self._locals.setdefault(path, Known())
+            is_new, was_cut = known.is_new(value), path in self._cut
+            if known.is_cut and not was_cut:
+                self._cut.add(path)
+                self.note("left_out", deeper_than_compared(path))
+            if not is_new:
                 return
             root = self.registry.roots[0]
             meta = json.dumps({"iteration": self._outermost - 1})
