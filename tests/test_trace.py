@@ -493,3 +493,22 @@ def test_modules_made_by_the_way_and_registered_later(run):
         assert len(traced._probe.registry.roots[0].infos) <= 4, "what is gone is forgotten"
     enters = [(e.name, e.call) for e in events(run, kind="enter") if e.name]
     assert enters == [("<Softmax>", i) for i in range(5)] + [("late", 0), ("<Softmax>", 5)]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda model: tenscope.trace(5), "trace takes a torch.nn.Module, not int"),
+        (lambda model: tenscope.gather(None, "forward"), "gather takes a torch.nn.Module, not NoneType"),
+        (lambda model: tenscope.check_sync([model]), "check_sync takes a torch.nn.Module, not list"),
+        (lambda model: tenscope.trace(model, include=5), "a pattern of paths is text, or a list of texts, not 5"),
+        (lambda model: tenscope.trace(model, exclude=[None]), "a pattern of paths is text"),
+        (lambda model: tenscope.trace(model, classes=["Linear"]), "classes are types of modules"),
+        (lambda model: tenscope.Run("runs", name=5), "a run's name is text, not int"),
+    ],
+)
+def test_wrong_use_is_told_in_a_sentence(call, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TypeError, match=says):
+        call(nn.Linear(2, 2))
+    assert not (tmp_path / "runs").exists()

@@ -91,7 +91,7 @@ def _end(folder: Path, pid: int) -> None:
     if not folder.exists():
         session.open_run().record("not_seen", kind="note", site="", meta={"reason": "no torch module was called"})
     session.finish(_ended_by)
-    if sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty() and folder.exists():
         say(f"recorded into {shown_path(folder)}")
 
 

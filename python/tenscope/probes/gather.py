@@ -21,7 +21,7 @@ from torch import distributed, nn
 
 from tenscope.errors import Error
 from tenscope.probes.locals import Known, LocalsWatch, deeper_than_compared
-from tenscope.probes.modules import unwrap
+from tenscope.probes.modules import check_module, globs, unwrap
 from tenscope.recording.run import current
 from tenscope.recording.selectors import Unmatched, tell
 
@@ -212,8 +212,9 @@ class gather:
             raise ValueError(f'mode must be "train" or "eval", not {mode!r}')
         if every < 1 or gather_every < 1:
             raise ValueError(f"every and gather_every must be at least 1, not {every} and {gather_every}")
+        check_module(model, "gather")
         self.model = unwrap(model)
-        self.paths = [paths] if isinstance(paths, str) else list(paths)
+        self.paths = list(globs(paths))
         self.current_iteration = 0
         self.rank = rank()
         self._every = every

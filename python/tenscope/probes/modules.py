@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from torch import nn
@@ -16,6 +16,11 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from tenscope.recording.selectors import Unmatched
 
 _WRAPPED_CHILD = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+def check_module(module: object, who: str) -> None:
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"{who} takes a torch.nn.Module, not {type(module).__name__}")
 
 
 def unwrap(module: nn.Module) -> nn.Module:
@@ -200,7 +205,12 @@ class Registry:
 def globs(patterns: str | list[str] | tuple[str, ...] | None) -> tuple[str, ...]:
     if patterns is None:
         return ()
-    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    if isinstance(patterns, str):
+        return (patterns,)
+    several = tuple(patterns) if isinstance(patterns, Iterable) else (patterns,)
+    if not all(isinstance(pattern, str) for pattern in several):
+        raise TypeError(f"a pattern of paths is text, or a list of texts, not {patterns!r}")
+    return several
 
 
 class PathFilter:
@@ -208,7 +218,9 @@ class PathFilter:
 
     def __init__(self, include=None, exclude=None, classes=None):
         self._included, self._excluded = globs(include), globs(exclude)
-        self._classes = None if classes is None else classes if isinstance(classes, tuple) else (classes,)
+        self._classes = None if classes is None else (classes,) if isinstance(classes, type) else tuple(classes)
+        if not all(isinstance(cls, type) for cls in self._classes or ()):
+            raise TypeError(f"classes are types of modules, as torch.nn.Linear, not {classes!r}")
         self._paths: dict[str, None] = {}
         self._seen_classes: dict[type, None] = {}
 

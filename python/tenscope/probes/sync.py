@@ -7,7 +7,7 @@ import dataclasses
 from torch import distributed, nn
 
 from tenscope import _core
-from tenscope.probes.modules import unwrapped_paths
+from tenscope.probes.modules import check_module, unwrapped_paths
 from tenscope.recording.run import current
 
 
@@ -41,6 +41,7 @@ def check_sync(model: nn.Module, *, buffers: bool = True, grads: bool = True, gr
     Every rank gets the same report. Without a process group there is nothing to compare, and the report is empty.
     What is out of sync is also noted in the current run.
     """
+    check_module(model, "check_sync")
     report = SyncReport()
     if not (distributed.is_available() and distributed.is_initialized()):
         return report

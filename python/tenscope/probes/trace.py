@@ -13,7 +13,16 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from tenscope import _core
 from tenscope.probes.hooks import Probe, What, is_compiled
 from tenscope.probes.locals import Known, LocalsWatch, deeper_than_compared
-from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, globs, unwrap, unwrapped_paths
+from tenscope.probes.modules import (
+    ModuleInfo,
+    Names,
+    PathFilter,
+    Registry,
+    check_module,
+    globs,
+    unwrap,
+    unwrapped_paths,
+)
 from tenscope.probes.spy import listen, unlisten
 from tenscope.probes.state import State
 from tenscope.recording.run import current, init
@@ -62,6 +71,7 @@ class trace:
             raise ValueError(f'values must be "full" or "stats", not {values!r}')
         if every < 1:
             raise ValueError(f"every must be at least 1, not {every}")
+        check_module(model, "trace")
         self.model = unwrap(model)
         self._wanted = PathFilter(include, exclude, classes)
         self._what = What(inputs, outputs, grads, params if buffers is None else buffers, values)

@@ -21,6 +21,8 @@ _WRITER_FILES = re.compile(r"journal(-\d+)?\.jsonl(\.next)?|\d+\.safetensors(\.o
 
 def check_name(name: str) -> None:
     """A run's name is that of one folder below its base."""
+    if not isinstance(name, str):
+        raise TypeError(f"a run's name is text, not {type(name).__name__}")
     if name in (".", "..") or "/" in name or "\0" in name:
         raise UsageError(f"cannot create run: its name is no file name: {name}")
 

@@ -79,6 +79,8 @@ class Run(_core.Run):
         if hasattr(self, "held"):
             return  # joined: it records already
         check_name(name)
+        if rank is not None and rank < 0:
+            raise UsageError(f"a rank is 0 or more, not {rank}")
         if replace and not name:
             raise UsageError("replace=True needs the name of the run that is to be replaced")
         if name and rank is not None:  # nothing to agree on
