@@ -23,4 +23,7 @@ assert (tenscope.open("runs")["x", 0] == numpy.arange(12.0).reshape(3, 4)).all()
 PY
 venv/bin/tenscope ls runs
 venv/bin/tenscope verify runs
+echo 'import tenscope; tenscope.init().record("version", tenscope.__version__)' > script.py
+env -u VIRTUAL_ENV venv/bin/tenscope run --name script script.py
+venv/bin/tenscope show runs/script version
 ls -l "$OLDPWD"/wheelhouse
