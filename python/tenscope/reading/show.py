@@ -86,9 +86,13 @@ def _head(run: Recording) -> str:
 
 
 def _troubles(run: Recording) -> list[str]:
-    """What keeps the run from being whole, a line each; the first five of damage and of limits."""
-    lines = [f"problem: {problem.reason}: {problem.file}" for problem in run.problems[:5]]
-    return lines + [f"limit: {loss}" for loss in run.losses if loss.is_limit][:5]
+    """What keeps the run from being whole, a line each; the first five of damage and of limits, the others counted."""
+    problems = [f"problem: {problem.reason}: {problem.file}" for problem in run.problems]
+    limits = [f"limit: {loss}" for loss in run.losses if loss.is_limit]
+    lines = []
+    for group, what in ((problems, "problems"), (limits, "limits")):
+        lines += group[:5] + ([f"… and {len(group) - 5} more {what}"] if len(group) > 5 else [])
+    return lines
 
 
 def recording_text(run: Recording) -> str:
