@@ -94,6 +94,13 @@ class NestWalk {
 
   std::size_t depth() const { return above_.size(); }
 
+  // Counts children that need no walk; false where there are too many of them.
+  bool take_items(std::size_t count) {
+    if (count > limits_.items - items_) return false;
+    items_ += count;
+    return true;
+  }
+
   // Calls each(Child) for the children of a nest in their order, and cut(Cut) for what is left out. Returns how many
   // there were.
   template <class Each, class OnCut>

@@ -210,7 +210,11 @@ class Walk {
     const auto each = [&](const Child& child) {
       above_.push_back(size);
       if (size) name_ += '.';
-      name_ += child.key ? str(child.key) : std::to_string(child.index);
+      if (child.key) {
+        name_ += PyUnicode_Check(child.key) ? utf8(child.key) : str(child.key);
+      } else {
+        name_ += std::to_string(child.index);
+      }
       visit(child.value);
       name_.resize(size);
       above_.pop_back();

@@ -77,7 +77,19 @@ class Snapshotter {
     return text(fmt::format("<{}: {}>", Py_TYPE(value)->tp_name, borrowed.reason));
   }
 
+  // A list of numbers is copied as it is.
+  Ref take_numbers(PyObject* list) {
+    if (walk_.depth() >= kKeepLimits.depth) return {};
+    const Py_ssize_t size = PyList_GET_SIZE(list);
+    for (Py_ssize_t i = 0; i < size; ++i)
+      if (!is_plain(PyList_GET_ITEM(list, i))) return {};
+    return walk_.take_items(static_cast<std::size_t>(size)) ? Ref::steal(PyList_GetSlice(list, 0, size)) : Ref();
+  }
+
   Ref take_sequence(PyObject* value, TypeClass kind) {
+    if (PyList_CheckExact(value)) {
+      if (Ref numbers = take_numbers(value)) return numbers;
+    }
     const Ref items = Ref::steal(PyList_New(0));
     Ref instead;
     const auto append = [&](const Ref& item) {
