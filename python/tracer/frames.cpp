@@ -185,7 +185,16 @@ std::unique_ptr<Frame> take_suspended(ts_frame* frame) {
 thread_local constinit Thread* the_thread = nullptr;
 
 Thread& make_thread() {
-  the_thread = new Thread;  // kept: a thread's end may come after the interpreter's
+  // At the thread's end, which may come after the interpreter's, only what holds no Python object is freed.
+  struct Owner {
+    ~Owner() {
+      if (!the_thread || !the_thread->frames.empty() || !the_thread->deep.empty() || the_thread->failure) return;
+      delete std::exchange(the_thread, nullptr);
+    }
+  };
+  static thread_local Owner owner;
+  static_cast<void>(&owner);  // makes it, and with it its end
+  the_thread = new Thread;
   return *the_thread;
 }
 
