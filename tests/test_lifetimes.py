@@ -16,8 +16,9 @@ import weakref
 import numpy as np
 import pytest
 import tenscope
-from tenscope import _core, _registry
-from tenscope._watch import watch, watching
+from tenscope import _core
+from tenscope.lines.watch import watch, watching
+from tenscope.recording import registry
 
 
 class Acts:
@@ -54,7 +55,7 @@ def clean():
     tenscope.register(Converted, to_value=lambda c: (c.act(), {"x": 1})[1])
     yield
     tenscope.close()
-    for table in (_registry._entries, _registry._to_value):
+    for table in (registry._entries, registry._to_value):
         table.clear()
 
 

@@ -119,10 +119,11 @@ def changed(draw, value):
         return draw(numbers) if how != "same" else value
     array = value.copy()
     if how == "element" and array.size:
-        flat = array.reshape(-1)
-        flat[0] = not flat[0] if array.dtype.kind == "b" else flat[0] ^ 1 if array.dtype.kind in "iu" else flat[0] * 3 + 1
+        change = {"b": np.logical_not, "i": lambda x: x ^ 1, "u": lambda x: x ^ 1}.get(array.dtype.kind)
+        array.reshape(-1)[:1] = (change or (lambda x: x * 3 + 1))(array.reshape(-1)[:1])
     elif how == "dtype" and array.dtype.kind in "bf":
-        array = array.astype({"bool": "int64", "float32": "float64", "float16": "float32"}.get(array.dtype.name, array.dtype))
+        wider = {"bool": "int64", "float32": "float64", "float16": "float32"}
+        array = array.astype(wider.get(array.dtype.name, array.dtype))
     elif how == "zero sign" and array.size and array.dtype.kind == "f":
         array.reshape(-1)[0] = -0.0
         value.reshape(-1)[0] = 0.0

@@ -55,7 +55,7 @@ def test_python_writes_no_other_word(written, known, at_least):
 
 def test_settings_are_known_notes():
     pytest.importorskip("torch")
-    from tenscope._autoprobe import settings_in_force
+    from tenscope.launch.autoprobe import settings_in_force
 
     assert set(settings_in_force()) <= set(_core.NOTE_NAMES)
 

@@ -12,7 +12,9 @@ import pathlib
 import re
 import sys
 
-_INTERPRETER = re.compile(r"_PyEval_|PyEval_EvalCode|_PyFunction_Vectorcall|PyImport_Import|PyImport_Exec|PyModule_Exec")
+_INTERPRETER = re.compile(
+    r"_PyEval_|PyEval_EvalCode|_PyFunction_Vectorcall|PyImport_Import|PyImport_Exec|PyModule_Exec"
+)
 _OURS = re.compile(r"_core\.[\w.-]*\.so|/python/(bindings|tracer)/|/src/(core|kernels|format|store|compare|report)/")
 _LEAK = re.compile(r"^(Direct|Indirect) leak of (\d+) byte\(s\) in (\d+) object\(s\)")
 

@@ -104,15 +104,15 @@ std::string_view to_string(DiffCause cause) noexcept;  // "model_input", "submod
 
 struct DiffReason {
   DiffCause cause = DiffCause::Output;
-  std::string module;           // see DiffCause
-  std::string tensor;           // see DiffCause
-  std::string changed_input;    // an input of the blamed module that it changes in place in one run only
-  std::int64_t step = 0;        // see DiffCause
-  int ended = -1;               // End: the run that ends, 0 or 1
-  std::string exception;        // End: what it raised
-  bool after_unknown = false;   // something before it could not be judged: the difference may have begun there
-  double noise_before = 0;      // the largest relative difference among what it depends on; all of it rounding noise
-  std::string other_dtype;      // the first tensor before it that has equal values in another dtype
+  std::string module;          // see DiffCause
+  std::string tensor;          // see DiffCause
+  std::string changed_input;   // an input of the blamed module that it changes in place in one run only
+  std::int64_t step = 0;       // see DiffCause
+  int ended = -1;              // End: the run that ends, 0 or 1
+  std::string exception;       // End: what it raised
+  bool after_unknown = false;  // something before it could not be judged: the difference may have begun there
+  double noise_before = 0;     // the largest relative difference among what it depends on; all of it rounding noise
+  std::string other_dtype;     // the first tensor before it that has equal values in another dtype
 };
 
 // A place that starts a difference: what it depends on agrees.
@@ -156,16 +156,17 @@ struct DiffSetting {  // a seed, a determinism setting, a version that both runs
 // Something to know about the comparison.
 struct DiffNote {
   enum class Kind : std::uint8_t {
-    OtherClass,       // the module `subject` is of class `a` in the first run, of class `b` in the second
-    OtherClasses,     // `count` more modules are
-    OtherDtype,       // the values of `subject` are equal, but of dtype `a` in the first run, `b` in the second; `count` such
-    MissingRank,      // rank `count` is only in run `side`
-    ExtraCalls,       // calls of `subject` in run `side` that have no partner: `a`; `count` of them
-    NotSeen,          // run `side` says of `subject` that it was not seen: `a`
-    Dropped,          // run `side` lost `count` events: `a`
-    NotClosed,        // the writer `subject` of run `side` did not close its journal
-    Failed,           // run `side` ended by the exception `a`
-    Damage,           // run `side` is damaged: `a`, in the file `subject`
+    OtherClass,    // the module `subject` is of class `a` in the first run, of class `b` in the second
+    OtherClasses,  // `count` more modules are
+    OtherDtype,    // the values of `subject` are equal, but of dtype `a` in the first run, `b` in the second; `count`
+                   // such
+    MissingRank,   // rank `count` is only in run `side`
+    ExtraCalls,    // calls of `subject` in run `side` that have no partner: `a`; `count` of them
+    NotSeen,       // run `side` says of `subject` that it was not seen: `a`
+    Lost,          // run `side` has lost events or bytes: `a`, a sentence
+    NotClosed,     // the writer `subject` of run `side` did not close its journal
+    Failed,        // run `side` ended by the exception `a`
+    Damage,        // run `side` is damaged: `a`, in the file `subject`
     NothingInCommon,  // no tensor of one could be paired with one of the other
     NoOutputs,        // neither outputs nor values recorded by hand could be compared: parameters and inputs only
     RoughAlignment,   // sequences too long to be aligned exactly were aligned in slices
@@ -194,10 +195,10 @@ struct RunDiff {
   std::size_t total_a = 0, total_b = 0;  // tensors and numbers in each run
   std::size_t compared = 0;              // pairs of them; the sum of the following and of the origins' tensors
   std::size_t bit_equal = 0;
-  std::size_t same_values = 0;  // equal, but for the dtype or the sign of zeros
-  std::size_t noise = 0;        // differ by rounding noise only
-  std::size_t unknown = 0;      // differ by nobody knows how much
-  std::size_t consequences = 0; // differ beyond tolerance because of an origin
+  std::size_t same_values = 0;   // equal, but for the dtype or the sign of zeros
+  std::size_t noise = 0;         // differ by rounding noise only
+  std::size_t unknown = 0;       // differ by nobody knows how much
+  std::size_t consequences = 0;  // differ beyond tolerance because of an origin
 
   // Every tensor of the modules that both have is on both sides, equal bit for bit.
   bool equal() const noexcept { return verdict == DiffVerdict::Equal; }

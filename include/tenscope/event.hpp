@@ -33,8 +33,11 @@ inline constexpr std::string_view kRepairedNote = "repaired";    // the last eve
 inline constexpr std::string_view kBudgetNote = "budget";        // RunOptions::max_bytes is used up
 inline constexpr std::string_view kExceptionNote = "exception";  // the program ended by an exception
 inline constexpr std::string_view kSignalNote = "signal";        // the program was ended by a signal
+inline constexpr std::string_view kExitNote = "exit";            // the program ended with an exit code other than 0
 inline constexpr std::string_view kNotSeenNote = "not_seen";     // something could not be observed
-inline constexpr std::string_view kByPartsNote = "by_parts";     // a tensor without plain bytes, recorded by its parts
+inline constexpr std::string_view kLeftOutNote = "left_out";     // a limit cut something off
+inline constexpr std::string_view kMatchedNothingNote = "matched_nothing";  // a selector fits nothing
+inline constexpr std::string_view kByPartsNote = "by_parts";  // a tensor without plain bytes, recorded by its parts
 inline constexpr std::string_view kRecomputedNote = "recomputed";  // an activation checkpoint's second forward
 inline constexpr std::string_view kOutOfSyncNote = "out_of_sync";  // tensors in which the ranks differ
 // Settings in force (phase init).

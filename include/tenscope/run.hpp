@@ -86,9 +86,9 @@ class Run {
   std::shared_ptr<Impl> impl_;
 };
 
-// From now on SIGTERM closes every open run of this process in order before it ends the process as usual, also while its
-// other threads are stuck. Returns false and does nothing where the program handles or ignores SIGTERM itself; a handler
-// that it sets later replaces this. Starts a thread that sleeps; in a forked child the first record does.
+// From now on SIGTERM closes every open run of this process in order before it ends the process as usual, also while
+// its other threads are stuck. Returns false and does nothing where the program handles or ignores SIGTERM itself; a
+// handler that it sets later replaces this. Starts a thread that sleeps; in a forked child the first record does.
 bool close_runs_on_sigterm();
 
 }  // namespace tenscope

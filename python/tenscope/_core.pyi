@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 _Kind = Literal["value", "enter", "exit", "change", "step", "note", "dropped"]
 
+version: str = '0.1.0'
+
 class Run:
     """A recording; see tenscope.Run."""
 
@@ -115,6 +117,11 @@ def enable() -> None:
 def disable() -> None:
     """Stops recording until enable()."""
 
+def close_runs_on_sigterm() -> bool:
+    """
+    From now on SIGTERM closes open runs before it ends the process; False where the program handles it itself.
+    """
+
 class TensorRecord:
     """What an event tells of a tensor."""
 
@@ -211,6 +218,34 @@ class Problem:
     @property
     def reason(self) -> str: ...
 
+    @property
+    def is_loss(self) -> bool: ...
+
+    def __repr__(self) -> str: ...
+
+class Loss:
+    """What a writer did not keep, by reason."""
+
+    @property
+    def writer(self) -> str: ...
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def tensors(self) -> int: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def is_limit(self) -> bool: ...
+
+    @property
+    def is_exact(self) -> bool: ...
+
+    def __str__(self) -> str: ...
+
     def __repr__(self) -> str: ...
 
 class WriterInfo:
@@ -234,6 +269,28 @@ class WriterInfo:
     @property
     def event_count(self) -> int: ...
 
+    @property
+    def dropped(self) -> int: ...
+
+    @property
+    def exception(self) -> str: ...
+
+    @property
+    def exception_message(self) -> str: ...
+
+    @property
+    def failed(self) -> bool: ...
+
+IO_WORDS: tuple = ...
+
+PHASE_WORDS: tuple = ('init', 'forward', 'backward', 'optimizer')
+
+NOTE_NAMES: tuple = ...
+
+GRADIENT_SUFFIX: str = '.grad'
+
+CHANGED_INPUT_SUFFIX: str = '.after'
+
 class Reader:
     """The journals of a run and its mapped tensors; see tenscope.open."""
 
@@ -250,6 +307,9 @@ class Reader:
 
     @property
     def problems(self) -> list[Problem]: ...
+
+    @property
+    def losses(self) -> list[Loss]: ...
 
     def __len__(self) -> int: ...
 
@@ -275,6 +335,11 @@ class Reader:
 
     def bytes(self, id: int) -> numpy.ndarray:
         """A tensor's bytes, zero-copy and read-only."""
+
+def state_text(writers: Sequence[WriterInfo]) -> str:
+    """
+    How a run stands: running, closed, failed (ValueError), crashed, repaired or empty.
+    """
 
 def list_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
     """All runs below a folder, oldest first."""
@@ -466,6 +531,10 @@ class Watcher:
     def calls(self) -> int: ...
 
     @property
+    def unseen(self) -> list:
+        """The expressions that never had a value."""
+
+    @property
     def last(self) -> Changes | None:
         """The Changes of the call that ended last, or None."""
 
@@ -483,7 +552,7 @@ def digest(value: object | None) -> tuple[int, int]:
 
 def snapshot(value: object | None, max_tensor_bytes: int = 1024) -> object: ...
 
-def diff_runs(a: str, b: str, map: Sequence[str], tolerance: float | None, top: int, strict: bool) -> tuple[str, str, str]: ...
+def diff_runs(a: str, b: str, map: Sequence[str], tolerance: float | None, top: int, strict: bool, prefix: bool) -> tuple[str, str, str]: ...
 
 class Side:
     """What one side of a comparison holds."""
@@ -518,6 +587,11 @@ def diff_sides(a: Side, b: Side, atol: float | None, rtol: float | None, ulp: in
 def diff_paths(a: str, b: str, atol: float | None, rtol: float | None, ulp: int | None, equal_nan: bool) -> ValueDiff: ...
 
 def simd_target() -> str: ...
+
+def nearest(word: str, candidates: Sequence[str], limit: int = 3) -> list[str]:
+    """
+    The candidates most like the word, best first; none where nothing is near.
+    """
 
 def spy_active(name: str, value: Any, module: Any = None) -> None:
     """What spy hands on to while somebody listens; set by the Python package."""

@@ -9,8 +9,8 @@ namespace tenscope::compare {
 BackwardJudge::BackwardJudge(LaneState& state)
     : state_(state),
       arriving_(state.alignment.tree_a.nodes.size()),
-      has_gradient_flow_(std::any_of(state.a.begin(), state.a.end(),
-                                     [](const Item& item) { return item.io == Io::GradOutput; })) {}
+      has_gradient_flow_(
+          std::any_of(state.a.begin(), state.a.end(), [](const Item& item) { return item.io == Io::GradOutput; })) {}
 
 void BackwardJudge::visit_loss(const Observation& o) {
   Trust inputs = state_.at_hand(kProgram);

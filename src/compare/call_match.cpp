@@ -37,7 +37,7 @@ class Row {
  public:
   Row(const Lane& lane, const ModuleTree& tree, const std::vector<int>* to_a) : tree_(tree), to_a_(to_a) {
     std::unordered_map<std::uint64_t, std::vector<std::size_t>> stacks;  // outermost calls under way, by thread
-    std::unordered_map<CallKey, std::size_t, CallKeyHash> made_in;        // by module (of this run's tree) and call
+    std::unordered_map<CallKey, std::size_t, CallKeyHash> made_in;       // by module (of this run's tree) and call
     outer_.assign(lane.items.size(), kOutside);
     for (std::size_t i = 0; i < lane.items.size(); ++i) {
       const Item& item = lane.items[i];

@@ -14,8 +14,8 @@
 // An input in one run only blames the code that gives it; a difference after a module changed a tensor in place in one
 // run only blames that module. A parameter is also judged by its update (update.cpp).
 //
-// A tainted Trust makes what follows a consequence. A Trust with noise lets through noise, enlarged (noise.cpp). A Trust
-// with something unknown in it is remembered: an origin after it says that the difference may have begun earlier.
+// A tainted Trust makes what follows a consequence. A Trust with noise lets through noise, enlarged (noise.cpp). A
+// Trust with something unknown in it is remembered: an origin after it says that the difference may have begun earlier.
 //
 // The files in the order of the data: timeline (events), module_tree and module_match, call_match, align (pairs of
 // events), observations, lane_state (how one pair is judged), forward_judge, backward_judge, optimizer_judge, run_end,

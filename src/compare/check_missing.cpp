@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <set>
+#include <vector>
 
 namespace tenscope::compare {
 
@@ -15,19 +15,16 @@ void find_missing(const Reader& reader, CheckReport& report) {
       report.missing.push_back(fmt::format("{} was cut off by a crash{}: what came after its last event is unknown",
                                            writer.folder, writer.repaired ? " and repaired since" : ""));
   }
-  if (const auto problems = reader.problems(); !problems.empty())
+  std::vector<Problem> damage;
+  for (const Problem& problem : reader.problems())
+    if (problem.kind != ProblemKind::Loss) damage.push_back(problem);
+  if (!damage.empty())
     report.missing.push_back(fmt::format("{} damaged place{} in the recording; the first: {} at offset {}: {}",
-                                         problems.size(), problems.size() == 1 ? "" : "s", problems.front().reason,
-                                         problems.front().offset, problems.front().file.string()));
-  std::map<std::string, std::int64_t> dropped;
-  for (const EventId id : reader.find({.kind = EventKind::Dropped})) {
-    const Event event = reader.event(id);
-    if (const auto* count = std::get_if<std::int64_t>(&event.value)) dropped[event.name] += *count;
-  }
-  for (const auto& [reason, count] : dropped)
-    report.missing.push_back(fmt::format("{} events were not recorded: {}", count, reason));
+                                         damage.size(), damage.size() == 1 ? "" : "s", damage.front().reason,
+                                         damage.front().offset, damage.front().file.string()));
+  for (const Loss& loss : reader.losses()) (loss.is_limit ? report.notes : report.missing).push_back(to_string(loss));
   std::set<std::string> unseen;
-  for (const EventId id : reader.find({.name = "not_seen", .kind = EventKind::Note})) {
+  for (const EventId id : reader.find({.name = std::string(kNotSeenNote), .kind = EventKind::Note})) {
     const Event event = reader.event(id);
     unseen.insert(fmt::format("not seen: {}{}{}", event.scope, event.scope.empty() ? "" : " ", event.meta));
   }

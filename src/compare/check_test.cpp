@@ -54,7 +54,13 @@ class Recording {
                  std::string_view phase, std::int64_t call) {
     name_ =
         module.empty() || tail.empty() ? std::string(module) + std::string(tail) : fmt::format("{}.{}", module, tail);
-    return {.kind = kind, .name = name_, .call = call, .scope = module, .io = parse_io(io), .phase = parse_phase(phase), .root = "Net#0"};
+    return {.kind = kind,
+            .name = name_,
+            .call = call,
+            .scope = module,
+            .io = parse_io(io),
+            .phase = parse_phase(phase),
+            .root = "Net#0"};
   }
 
   tenscope::Run run_;

@@ -50,7 +50,8 @@ void Frames::exit(int node, std::uint64_t thread) {
   std::vector<int>& stack = stacks_[thread];
   const auto is_it = [&](int id) { return (*this)[id].node == node; };
   const auto found = std::find_if(stack.rbegin(), stack.rend(), is_it);
-  if (found != stack.rend()) stack.erase(found.base() - 1, stack.end());  // and calls within it that were left by a raise
+  if (found != stack.rend())
+    stack.erase(found.base() - 1, stack.end());  // and calls within it that were left by a raise
 }
 
 }  // namespace tenscope::compare

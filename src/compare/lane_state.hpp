@@ -71,7 +71,7 @@ class LaneState {
   std::string text(TextId id) const { return std::string(interner.text(id)); }
   std::string module_path(int node) const;
 
-  Trust at_hand(int frame) const;          // what the code of a module call has at hand
+  Trust at_hand(int frame) const;  // what the code of a module call has at hand
   double gradient_floor(const Observation& o) const;
 
   const Alignment& alignment;
@@ -82,13 +82,13 @@ class LaneState {
   const std::vector<Item>& b;
 
   std::vector<Observation> observations;
-  std::size_t position = 0;                // of the observation at hand
-  std::int64_t last_agreeing = kNothing;   // in a's items
-  std::vector<Origin> origins;             // in the order in which they were found
+  std::size_t position = 0;               // of the observation at hand
+  std::int64_t last_agreeing = kNothing;  // in a's items
+  std::vector<Origin> origins;            // in the order in which they were found
 
   Frames frames;
   ModuleState modules;
-  Trust gradients;                         // of all parameters, over all backwards so far
+  Trust gradients;  // of all parameters, over all backwards so far
   std::unordered_map<ParameterKey, Trust, ParameterKeyHash> gradient_trust;
   std::unordered_map<ParameterKey, Observation, ParameterKeyHash> latest_value, latest_gradient;
 

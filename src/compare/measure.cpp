@@ -22,9 +22,7 @@ PairError not_comparable(DiffObstacle obstacle) {
   return error;
 }
 
-bool is_decision(DType dtype) {
-  return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex;
-}
+bool is_decision(DType dtype) { return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex; }
 
 // A long double holds every integer of 64 bits and every double.
 long double wide_number(const Item& item, const Interner& interner) {
@@ -87,7 +85,8 @@ PairError measure_statistics(const TensorRecord& a, const TensorRecord& b) {
     raise(std::abs(x.std - y.std) - slack);
     raise(std::abs(x.l2 - y.l2) / std::sqrt(elements) - slack);
   }
-  if (error.max_abs > 0 || error.has_other_finite || x.zero != y.zero) error.differing = std::max<std::int64_t>(1, error.differing);
+  if (error.max_abs > 0 || error.has_other_finite || x.zero != y.zero)
+    error.differing = std::max<std::int64_t>(1, error.differing);
   if (x.l2 > 0) error.rel_l2 = std::max(0.0, std::abs(x.l2 - y.l2) / x.l2 - thresholds::kStatisticsError);
   return error;
 }

@@ -16,11 +16,13 @@ constexpr std::int64_t kBig = std::int64_t{1} << 60;
 
 template <class T>
 struct Values {
-  explicit Values(std::vector<T> numbers) : values(std::move(numbers)), shape{static_cast<std::int64_t>(values.size())} {}
+  explicit Values(std::vector<T> numbers)
+      : values(std::move(numbers)), shape{static_cast<std::int64_t>(values.size())} {}
   TensorView view() const { return {.data = values.data(), .dtype = dtype_of<T>::value, .shape = shape}; }
   TensorRecord record() const {
     const Summary summary = kernels::summarize(view());
-    return {.dtype = dtype_of<T>::value, .shape = {shape[0]}, .fingerprint = summary.fingerprint, .stats = summary.stats};
+    return {
+        .dtype = dtype_of<T>::value, .shape = {shape[0]}, .fingerprint = summary.fingerprint, .stats = summary.stats};
   }
   std::vector<T> values;
   std::array<std::int64_t, 1> shape;
@@ -100,7 +102,8 @@ TEST(Measure, StatisticsGiveALowerBound) {
   EXPECT_EQ(proven.max_abs, 4);
   EXPECT_LE(proven.max_abs, measure(a.view(), other.view()).max_abs);
   // Integers with other bytes differ, whatever their statistics.
-  EXPECT_GT(measure_statistics(Values<std::int64_t>({1, 2}).record(), Values<std::int64_t>({2, 1}).record()).differing, 0);
+  EXPECT_GT(measure_statistics(Values<std::int64_t>({1, 2}).record(), Values<std::int64_t>({2, 1}).record()).differing,
+            0);
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ class Matcher {
       if (is_used) continue;
       const std::string reason =
           wanted ? fmt::format("the second run has no module '{}'{}", *wanted, did_you_mean(*wanted, paths(b_)))
-                 : fmt::format("no module of the first run matches '{}'{}", rule.left(), did_you_mean(rule.left(), paths(a_)));
+                 : fmt::format("no module of the first run matches '{}'{}", rule.left(),
+                               did_you_mean(rule.left(), paths(a_)));
       throw Error(ErrorCode::NotFound, fmt::format("the map '{}' fits nothing: {}", text, reason));
     }
   }
@@ -202,8 +203,8 @@ class Matcher {
     std::vector<std::uint64_t> tokens_a, tokens_b;
     for (const int x : list_a) tokens_a.push_back(a_.nodes[x].content);
     for (const int y : list_b) tokens_b.push_back(b_.nodes[y].content);
-    const SequenceAlignment aligned = align_sequences(
-        tokens_a, tokens_b, [&](std::size_t i, std::size_t j) { return score(list_a[i], list_b[j]); });
+    const SequenceAlignment aligned =
+        align_sequences(tokens_a, tokens_b, [&](std::size_t i, std::size_t j) { return score(list_a[i], list_b[j]); });
     is_rough_ |= aligned.is_rough;
     for (const auto& [i, j] : aligned.pairs) {
       pair(list_a[i], list_b[j]);

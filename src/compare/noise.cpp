@@ -65,7 +65,9 @@ double unit_roundoff(DType dtype) noexcept {
   }
 }
 
-double default_tolerance(DType dtype) noexcept { return unit_roundoff(dtype) * (is_wide(dtype) ? thresholds::kWideUnits : thresholds::kHalfUnits); }
+double default_tolerance(DType dtype) noexcept {
+  return unit_roundoff(dtype) * (is_wide(dtype) ? thresholds::kWideUnits : thresholds::kHalfUnits);
+}
 
 bool NoiseJudge::is_noise(const PairError& error, DType dtype, const Trust& inputs, Stage stage, double floor) const {
   if (!error.is_comparable || error.has_other_finite) return false;
@@ -77,7 +79,8 @@ bool NoiseJudge::is_noise(const PairError& error, DType dtype, const Trust& inpu
   if (tolerance_) return difference <= std::max(*tolerance_, inherited);
   const DTypeKind kind = kind_of(dtype);
   if (kind != DTypeKind::Float && kind != DTypeKind::Complex)  // a decision near its threshold may fall the other way
-    return inputs.noise > 0 && static_cast<double>(error.differing) <= thresholds::kFlippedPart * static_cast<double>(error.count);
+    return inputs.noise > 0 &&
+           static_cast<double>(error.differing) <= thresholds::kFlippedPart * static_cast<double>(error.count);
   if (inputs.noise == 0 && floor <= error.scale) {
     if (is_systematic(error, dtype)) return false;
     if (!is_wide(dtype) && error.rel_l2 > thresholds::kHalfUnitsL2 * unit_roundoff(dtype)) return false;

@@ -11,9 +11,9 @@ namespace tenscope::compare {
 
 // What is known of the tensors that a place computes from.
 struct Trust {
-  double noise = 0;         // the largest relative difference among them; all of it rounding noise
-  bool is_tainted = false;  // one of them differs beyond that
-  bool is_unknown = false;  // one of them could not be judged
+  double noise = 0;               // the largest relative difference among them; all of it rounding noise
+  bool is_tainted = false;        // one of them differs beyond that
+  bool is_unknown = false;        // one of them could not be judged
   std::int64_t other_dtype = -1;  // the first observation of equal values in another dtype; -1: none
 
   void add(const Trust& other) {

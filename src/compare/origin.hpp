@@ -25,7 +25,8 @@ struct Origin {
   // What orders origins that arise together: gradients and parameters of one step, initial values.
   std::int64_t step = 0;
   Phase phase = Phase::None;
-  bool is_change_in_b = false;  // the event is in the second run alone; seen.a is the value that still holds in the first
+  bool is_change_in_b =
+      false;  // the event is in the second run alone; seen.a is the value that still holds in the first
 };
 
 // What was seen of a module of the first run.

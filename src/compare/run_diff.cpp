@@ -83,7 +83,8 @@ class ResultMaker {
   };
 
   static const Item& item(const LanePair& lane, const Observation& o) {
-    return o.a != kNothing ? lane.a->items[static_cast<std::size_t>(o.a)] : lane.b->items[static_cast<std::size_t>(o.b)];
+    return o.a != kNothing ? lane.a->items[static_cast<std::size_t>(o.a)]
+                           : lane.b->items[static_cast<std::size_t>(o.b)];
   }
 
   DiffMetrics metrics(const LanePair& lane, const Observation& o) const {
@@ -172,22 +173,16 @@ void note_dtype_change(const DtypeChange& change, const Alignment& alignment, co
                         .count = change.count});
 }
 
-// What a run says of itself: modules that were not seen, events that were lost, an exception.
+// What a run says of itself: modules that were not seen, an exception.
 void note_own_words(const Timeline& timeline, const Interner& interner, int side, RunDiff& diff) {
   std::set<std::pair<std::string, std::string>> not_seen;
   for (const Lane& lane : timeline.lanes) {
     for (const Item& item : lane.items) {
-      if (item.kind == EventKind::Dropped)
-        diff.notes.push_back({.kind = DiffNote::Kind::Dropped,
-                              .side = side,
-                              .a = std::string(interner.text(item.name)),
-                              .count = static_cast<std::size_t>(item.integer)});
       if (item.kind == EventKind::Note && interner.text(item.name) == kNotSeenNote)
         not_seen.emplace(interner.text(item.scope), interner.text(item.text));
     }
     if (const TextId exception = exception_of(lane, interner); exception != 0)
-      diff.notes.push_back(
-          {.kind = DiffNote::Kind::Failed, .side = side, .a = std::string(interner.text(exception))});
+      diff.notes.push_back({.kind = DiffNote::Kind::Failed, .side = side, .a = std::string(interner.text(exception))});
   }
   for (const auto& [module, meta] : not_seen)
     diff.notes.push_back({.kind = DiffNote::Kind::NotSeen, .side = side, .subject = module, .a = meta});

@@ -1,7 +1,8 @@
 // Overview. Behind the last pair of events a lane may have more: the other run ended earlier. Not everything that is
 // left over says so: a module that one run alone has, or a tensor that it alone records, may stand last. What does is a
-// call of a module that both have, a backward, or one more value of a name that was paired before; unless that run makes
-// calls of its own in between as well (an evaluation after each epoch): then one more at the end is another of these.
+// call of a module that both have, a backward, or one more value of a name that was paired before; unless that run
+// makes calls of its own in between as well (an evaluation after each epoch): then one more at the end is another of
+// these.
 #include "compare/run_end.hpp"
 
 #include <unordered_map>
@@ -54,7 +55,7 @@ class Tail {
   const std::vector<bool>& is_shared_;
   const ModuleTree& tree_;
   std::size_t end_ = 0;
-  bool makes_extra_calls_ = false;  // outermost ones that the other run does not make, before the last pair
+  bool makes_extra_calls_ = false;    // outermost ones that the other run does not make, before the last pair
   std::unordered_set<TextId> known_;  // names without a module that were paired
 };
 
@@ -77,7 +78,8 @@ TextId exception_of(const Lane& lane, const Interner& interner) {
 
 std::optional<Origin> find_end(const LaneState& state) {
   const LanePair& pair = state.pair;
-  const std::vector<bool> shared_a = shared(state.alignment.module_to_b), shared_b = shared(state.alignment.module_to_a);
+  const std::vector<bool> shared_a = shared(state.alignment.module_to_b),
+                          shared_b = shared(state.alignment.module_to_a);
   const Tail tail_a(*pair.a, pair.to_b, shared_a, state.alignment.tree_a),
       tail_b(*pair.b, pair.to_a, shared_b, state.alignment.tree_b);
   if (!tail_a.has_pairs()) return std::nullopt;  // nothing was compared

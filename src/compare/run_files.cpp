@@ -14,13 +14,16 @@ using compare::Item;
 
 void note_state(const Reader& reader, int side, RunDiff& diff) {
   for (const Problem& problem : reader.problems())
-    diff.notes.push_back({.kind = DiffNote::Kind::Damage,
-                          .side = side,
-                          .subject = problem.file.string(),
-                          .a = problem.reason,
-                          .count = problem.offset});
+    if (problem.kind != ProblemKind::Loss)
+      diff.notes.push_back({.kind = DiffNote::Kind::Damage,
+                            .side = side,
+                            .subject = problem.file.string(),
+                            .a = problem.reason,
+                            .count = problem.offset});
+  for (const Loss& loss : reader.losses())
+    diff.notes.push_back({.kind = DiffNote::Kind::Lost, .side = side, .a = to_string(loss)});
   for (const WriterInfo& writer : reader.writers())
-    if (!writer.closed)
+    if (!writer.closed && !writer.repaired)
       diff.notes.push_back({.kind = DiffNote::Kind::NotClosed, .side = side, .subject = writer.folder});
 }
 

@@ -108,10 +108,11 @@ TEST_F(RunFiles, WeightsAloneSayNothingOfOutputs) {
       run.record(EventInfo{.name = output}, view(w.data(), {2, 5}));
     });
   };
-  const RunDiff diff = diff_runs(model("a", "logits"), record("b", [&](Run& run) {
-                                   run.record({.name = "fc.weight", .scope = "fc", .io = Io::Param, .phase = Phase::Init, .root = "Net#0"},
-                                              view(w.data(), {10}));
-                                 }));
+  const RunDiff diff = diff_runs(
+      model("a", "logits"), record("b", [&](Run& run) {
+        run.record({.name = "fc.weight", .scope = "fc", .io = Io::Param, .phase = Phase::Init, .root = "Net#0"},
+                   view(w.data(), {10}));
+      }));
   EXPECT_EQ(diff.verdict, DiffVerdict::Unknown);
   EXPECT_EQ(diff.compared, 1U);
   EXPECT_EQ(diff.total_a, 2U);
@@ -129,8 +130,15 @@ TEST_F(RunFiles, ManyModulesAndCallsAreToldApart) {
           const std::string path = "m" + std::to_string(i);
           const auto event = [&](std::string_view tail, EventKind kind, Io io, float value) {
             const std::string full = tail.empty() ? path : path + "." + std::string(tail);
-            const EventInfo info{.kind = kind, .name = full, .step = call, .call = first_call + call, .scope = path,
-                                 .io = io, .phase = Phase::Forward, .root = "Net#0", .cls = "Linear"};
+            const EventInfo info{.kind = kind,
+                                 .name = full,
+                                 .step = call,
+                                 .call = first_call + call,
+                                 .scope = path,
+                                 .io = io,
+                                 .phase = Phase::Forward,
+                                 .root = "Net#0",
+                                 .cls = "Linear"};
             if (kind == EventKind::Value)
               run.record(info, view(&value, {1}));
             else

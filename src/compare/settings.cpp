@@ -30,8 +30,7 @@ std::vector<DiffSetting> compare_settings(const Timeline& a, const Timeline& b, 
   std::vector<DiffSetting> differences;
   for (const auto& [name, value] : settings_a) {
     const auto other = settings_b.find(name);
-    if (other != settings_b.end() && other->second != value)
-      differences.push_back({name, value, other->second});
+    if (other != settings_b.end() && other->second != value) differences.push_back({name, value, other->second});
   }
   return differences;
 }

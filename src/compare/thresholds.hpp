@@ -4,15 +4,16 @@
 #include <cstdint>
 
 // Every number by which the comparison of two runs tells rounding noise from a mistake, and where it comes from.
-// docs/diff.md says the same in words. "Measured" is: on attention, convolutions and matrix products of up to 2048 terms,
-// written in two correct ways. "Chosen" is: such that `make bugs` names every mistake and raises no false alarm.
+// docs/diff.md says the same in words. "Measured" is: on attention, convolutions and matrix products of up to 2048
+// terms, written in two correct ways. "Chosen" is: such that `make bugs` names every mistake and raises no false alarm.
 namespace tenscope::compare::thresholds {
 
 // How large may the difference of two correct implementations be, in units of roundoff of the tensor's largest value?
 // Measured: 1 to 15 units in float32 and float64, below 1.2 units in the half types, which round once at the end.
 inline constexpr double kWideUnits = 500;
 inline constexpr double kHalfUnits = 3;
-// The Euclidean size of a difference between two correct results of a half type: each element is off by one unit at most.
+// The Euclidean size of a difference between two correct results of a half type: each element is off by one unit at
+// most.
 inline constexpr double kHalfUnitsL2 = 1;
 
 // From which Euclidean size on, in units of roundoff, is a difference that correlates with the values themselves
@@ -31,7 +32,8 @@ inline constexpr double kForwardAmplification = 30;
 inline constexpr double kBackwardAmplification = 100;
 inline constexpr double kOptimizerAmplification = 10000;
 
-// Which part of integers or bools that were computed from noisy inputs may have fallen the other way (an argmax, a mask)? Chosen.
+// Which part of integers or bools that were computed from noisy inputs may have fallen the other way (an argmax, a
+// mask)? Chosen.
 inline constexpr double kFlippedPart = 0.02;
 
 // A gradient's size counts as this part of the largest gradient of its module at least: a bias before a normalisation

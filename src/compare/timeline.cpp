@@ -1,12 +1,12 @@
 #include "compare/timeline.hpp"
 
+#include <simdjson.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <map>
-
-#include <simdjson.h>
 
 namespace tenscope::compare {
 namespace {
@@ -138,8 +138,8 @@ void translate(Timeline& timeline, const Interner& from, Interner& into) {
   for (TextId id = 0; id < ids.size(); ++id) ids[id] = into.text(from.text(id));
   for (Lane& lane : timeline.lanes)
     for (Item& item : lane.items)
-      for (TextId* id :
-           {&item.name, &item.scope, &item.root, &item.cls, &item.site, &item.tail, &item.parameter, &item.shape, &item.text})
+      for (TextId* id : {&item.name, &item.scope, &item.root, &item.cls, &item.site, &item.tail, &item.parameter,
+                         &item.shape, &item.text})
         *id = ids[*id];
 }
 

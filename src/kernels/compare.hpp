@@ -64,7 +64,7 @@ struct ElementDiff {
   std::int64_t inf_only_value = 0;  // infinite there, and on the other side finite, or infinite with the other sign
   std::int64_t inf_only_reference = 0;
   std::int64_t inf_both = 0;
-  std::int64_t first_nonfinite_index = -1;  // of the first mismatch that is not finite on both sides
+  std::int64_t first_nonfinite_index = -1;                 // of the first mismatch that is not finite on both sides
   std::int64_t zero_error = 0;                             // finite pairs without any error
   std::array<std::int64_t, kErrorBins> error_histogram{};  // of the errors above 0
 

@@ -10,7 +10,8 @@ constexpr std::string_view kStyle =
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 "
     "1rem;color:#1a1a1a;background:#fff}"
     "h1{font-size:1.3rem;padding:.8rem "
-    "1rem;border-radius:6px;color:#fff}h1.bad{background:#b3261e}h1.good{background:#1e7d32}h1.unknown{background:#8a6d00}"
+    "1rem;border-radius:6px;color:#fff}h1.bad{background:#b3261e}h1.good{background:#1e7d32}h1.unknown{background:#"
+    "8a6d00}"
     "h2{font-size:1.05rem;margin-top:2rem}table{border-collapse:collapse;width:100%}"
     "td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid "
     "#ddd;vertical-align:top}th{color:#555;font-weight:600}"
@@ -46,7 +47,10 @@ class Page {
         kStyle);
     out_ += fmt::format("<p class=muted><code>{}</code>, the reference, and <code>{}</code></p>", escape_html(diff_.a),
                         escape_html(diff_.b));
-    out_ += fmt::format("<h1 class={}>{}</h1>", diff_.within_tolerance() ? "good" : diff_.verdict == DiffVerdict::Differs ? "bad" : "unknown",
+    out_ += fmt::format("<h1 class={}>{}</h1>",
+                        diff_.within_tolerance()                ? "good"
+                        : diff_.verdict == DiffVerdict::Differs ? "bad"
+                                                                : "unknown",
                         escape_html(run_diff_answer(diff_)));
     counts();
     if (diff_.first_divergence) evidence("First divergence", *diff_.first_divergence);
@@ -70,7 +74,8 @@ class Page {
     const std::size_t beyond = diff_.compared - equal - diff_.noise - diff_.unknown;
     const double all = diff_.compared == 0 ? 1 : static_cast<double>(diff_.compared);
     out_ += "<div class=bar>";
-    for (const auto& [count, color] : {std::pair{equal, kEqual}, {diff_.noise, kNoise}, {diff_.unknown, kUnknown}, {beyond, kBeyond}})
+    for (const auto& [count, color] :
+         {std::pair{equal, kEqual}, {diff_.noise, kNoise}, {diff_.unknown, kUnknown}, {beyond, kBeyond}})
       out_ += fmt::format("<span style='width:{:.3f}%;background:{}'></span>", 100 * static_cast<double>(count) / all,
                           color);
     out_ += fmt::format("</div><p>{}.</p>", escape_html(coverage_in_words(diff_)));
@@ -78,8 +83,8 @@ class Page {
 
   void evidence(std::string_view title, const DiffOrigin& origin) {
     out_ += fmt::format("<h2>{}</h2><table>", title);
-    row("module",
-        fmt::format("{} {}", module_in_words(origin.place.module), origin.place.cls.empty() ? "" : "(" + origin.place.cls + ")"));
+    row("module", fmt::format("{} {}", module_in_words(origin.place.module),
+                              origin.place.cls.empty() ? "" : "(" + origin.place.cls + ")"));
     row("tensor", tensor_in_words(origin));
     row("seen as", origin.seen_as);
     row("when", fmt::format("step {}, call {}, rank {}, {}", origin.place.step, origin.place.call, origin.place.rank,
@@ -100,8 +105,8 @@ class Page {
         diff_.origin_count);
     for (const DiffOrigin& origin : diff_.origins)
       out_ += fmt::format("<tr><td><code>{}</code><td><code>{}</code><td>{}<td>{}<td>{}",
-                          escape_html(module_in_words(origin.place.module)), escape_html(origin.place.name), origin.place.step,
-                          origin.place.phase, escape_html(metrics_in_words(origin.metrics)));
+                          escape_html(module_in_words(origin.place.module)), escape_html(origin.place.name),
+                          origin.place.step, origin.place.phase, escape_html(metrics_in_words(origin.metrics)));
     out_ += "</table>";
   }
 
@@ -131,9 +136,9 @@ class Page {
     if (diff_.unmatched.empty()) return;
     out_ += "<h2>On one side only</h2><table>";
     for (const DiffUnmatched& one : diff_.unmatched)
-      out_ +=
-          fmt::format("<tr><td>{}<td><code>{}</code><td>{}<td>{} values", one.side == 0 ? "first" : "second",
-                      escape_html(one.name.empty() ? module_in_words(one.module) : one.name), escape_html(one.cls), one.events);
+      out_ += fmt::format("<tr><td>{}<td><code>{}</code><td>{}<td>{} values", one.side == 0 ? "first" : "second",
+                          escape_html(one.name.empty() ? module_in_words(one.module) : one.name), escape_html(one.cls),
+                          one.events);
     out_ += "</table>";
   }
 

@@ -72,8 +72,8 @@ class TextReport {
   }
 
   void bits(const DiffOrigin& origin) {
-    field("first in bits",
-          fmt::format("{} ({}): {}", tensor_in_words(origin), moment_in_words(origin.place), metrics_in_words(origin.metrics)));
+    field("first in bits", fmt::format("{} ({}): {}", tensor_in_words(origin), moment_in_words(origin.place),
+                                       metrics_in_words(origin.metrics)));
   }
 
   void more_origins() {

@@ -78,18 +78,21 @@ std::string cause_in_words(const DiffOrigin& origin) {
     case DiffCause::ModelInput:
       return "the input of the model differs; what was recorded before it agrees";
     case DiffCause::SubmoduleInput:
-      return fmt::format("the input of {} differs, while the inputs of {} and all that its submodules returned before agree",
-                         module, blamed);
+      return fmt::format(
+          "the input of {} differs, while the inputs of {} and all that its submodules returned before agree", module,
+          blamed);
     case DiffCause::ExtraInput:
       return fmt::format("{} is given {} in one of the runs only, and what it makes of its inputs differs", module,
                          reason.tensor);
     case DiffCause::Output:
       return fmt::format(
-          "the output of {} differs, while its inputs, its parameters and all that its submodules returned agree", module);
+          "the output of {} differs, while its inputs, its parameters and all that its submodules returned agree",
+          module);
     case DiffCause::ChangedInput:
-      return fmt::format("what becomes of an input of {} differs, while its inputs, its parameters and all that its "
-                         "submodules returned agree",
-                         module);
+      return fmt::format(
+          "what becomes of an input of {} differs, while its inputs, its parameters and all that its "
+          "submodules returned agree",
+          module);
     case DiffCause::Value:
       return fmt::format("{} differs; what was recorded before it agrees", reason.tensor);
     case DiffCause::Buffer:
@@ -101,9 +104,10 @@ std::string cause_in_words(const DiffOrigin& origin) {
     case DiffCause::Loss:
       return "the loss differs, while the outputs of the model agree";
     case DiffCause::GradientReaching:
-      return fmt::format("the gradient of {}'s output differs, while the gradients that reach {} and those that its "
-                         "later submodules passed on agree",
-                         module, blamed);
+      return fmt::format(
+          "the gradient of {}'s output differs, while the gradients that reach {} and those that its "
+          "later submodules passed on agree",
+          module, blamed);
     case DiffCause::GradientLeaving:
       return fmt::format("the gradient that {} passes on differs, while the one that reaches it agrees", module);
     case DiffCause::GradientCutOff:
@@ -121,9 +125,10 @@ std::string cause_in_words(const DiffOrigin& origin) {
     case DiffCause::Update:
       return fmt::format("{} differs after the optimizer's step, while the gradients agree", reason.tensor);
     case DiffCause::UpdateFromRounding:
-      return fmt::format("{} differs after the optimizer's step, while the gradients agree; by no more than rounding at "
-                         "first, but beyond that in step {}",
-                         reason.tensor, reason.step);
+      return fmt::format(
+          "{} differs after the optimizer's step, while the gradients agree; by no more than rounding at "
+          "first, but beyond that in step {}",
+          reason.tensor, reason.step);
     case DiffCause::End:
       return end_in_words(origin);
   }
@@ -169,8 +174,7 @@ std::string reason_in_words(const DiffOrigin& origin) {
     text += fmt::format(", but for {}, which {} changes in place in one of the runs only", reason.changed_input,
                         module_in_words(origin.place.module));
   if (!reason.other_dtype.empty()) text += fmt::format("; {} has equal values in another dtype", reason.other_dtype);
-  if (reason.after_unknown)
-    text += "; it may have begun earlier, where only statistics were kept";
+  if (reason.after_unknown) text += "; it may have begun earlier, where only statistics were kept";
   return text;
 }
 
@@ -210,8 +214,10 @@ std::string metrics_in_words(const DiffMetrics& metrics) {
   const std::string types =
       metrics.dtype_a == metrics.dtype_b ? "" : fmt::format("; {} became {}", metrics.dtype_a, metrics.dtype_b);
   if (metrics.obstacle == DiffObstacle::OnlyStatistics)
-    return text + fmt::format("only statistics were kept: max |b-a| is at least {:.3g} ({})", metrics.max_abs,
-                              percent(metrics)) + types;
+    return text +
+           fmt::format("only statistics were kept: max |b-a| is at least {:.3g} ({})", metrics.max_abs,
+                       percent(metrics)) +
+           types;
   if (metrics.count == 1 && !a.empty())
     return text + fmt::format("{} became {}{}", a, b, ratio_in_words(metrics)) + types;
   const bool is_nonfinite_only = metrics.max_abs == 0 && !text.empty();
@@ -241,18 +247,16 @@ std::string note_in_words(const DiffNote& note) {
     case DiffNote::Kind::MissingRank:
       return fmt::format("rank {} is only in the {} run", note.count, run);
     case DiffNote::Kind::ExtraCalls:
-      return fmt::format("the runs call their models a different number of times; calls with the same inputs were "
-                         "compared, these have no partner: {} run, {} of {}: {}{}",
-                         run, plural(note.count, "call"), note.subject, note.a,
-                         note.count > static_cast<std::size_t>(std::count(note.a.begin(), note.a.end(), ',') + 1)
-                             ? ", ..."
-                             : "");
+      return fmt::format(
+          "the runs call their models a different number of times; calls with the same inputs were "
+          "compared, these have no partner: {} run, {} of {}: {}{}",
+          run, plural(note.count, "call"), note.subject, note.a,
+          note.count > static_cast<std::size_t>(std::count(note.a.begin(), note.a.end(), ',') + 1) ? ", ..." : "");
     case DiffNote::Kind::NotSeen:
       return fmt::format("{} run: not seen{}: {}", run, note.subject.empty() ? "" : " in " + note.subject,
                          not_seen_in_words(note.a));
-    case DiffNote::Kind::Dropped:
-      return fmt::format("{} run: {} not recorded ({})", run,
-                         note.count == 1 ? "1 event was" : fmt::format("{} events were", note.count), note.a);
+    case DiffNote::Kind::Lost:
+      return fmt::format("{} run: {}", run, note.a);
     case DiffNote::Kind::NotClosed:
       return fmt::format("{} run: {} was not closed: the process died or is still running", run, note.subject);
     case DiffNote::Kind::Failed:
@@ -305,10 +309,10 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
   }
   std::string text;
   if (diff.verdict == DiffVerdict::Unknown)
-    text = diff.unknown > 0 ? fmt::format("unknown: {} by nobody knows how much, since only statistics were kept",
-                                          diff.unknown == 1 ? "1 tensor differs"
-                                                            : fmt::format("{} tensors differ", diff.unknown))
-                            : "unknown: what was compared agrees, but not enough was compared to say more";
+    text = diff.unknown > 0
+               ? fmt::format("unknown: {} by nobody knows how much, since only statistics were kept",
+                             diff.unknown == 1 ? "1 tensor differs" : fmt::format("{} tensors differ", diff.unknown))
+               : "unknown: what was compared agrees, but not enough was compared to say more";
   else if (diff.equal())
     text = "equal: every tensor agrees bit for bit";
   else if (diff.compared == diff.bit_equal)

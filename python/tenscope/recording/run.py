@@ -39,7 +39,7 @@ class Run(_core.Run):
     replace        an earlier run of that name is removed first; else the new one becomes `name_2`, and a line says so
     durability     "process": what was recorded survives the death of the process; "disk": a power cut too
     max_bytes      a budget for this process' files; 0 for none
-    keep           past the budget: "first" keeps no bytes of a tensor that does not fit, "last" drops the oldest segments
+    keep           past the budget: "first" keeps no bytes of what does not fit, "last" drops the oldest segments
     segment_bytes  size of one file of tensors; 0 for the default
     strict         raise what goes wrong while recording, instead of one warning and a count (also TENSCOPE_STRICT=1)
     metadata       rank 0 writes how the run was made (command, packages, git); also off by TENSCOPE_METADATA=0
