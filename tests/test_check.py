@@ -148,7 +148,7 @@ def test_a_run_with_lost_events(tmp_path):
     run.add("dropped", name="the disk is full", step=0, value=3)
     code, document = check(run.close())
     assert code == 1 and document["healthy"] is False
-    assert document["missing"] == ["20 events were not recorded: the disk is full"]
+    assert document["missing"] == ["rank-0: 20 events were lost: the disk is full"]
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_chaos_leaves_a_whole_run(tmp_path, seed):
     run = tmp_path / "run"
     acknowledged = result.stdout.split("\n")[:-1]
     assert len(acknowledged) > 20
-    assert not core.verify(run)
+    assert [problem for problem in core.verify(run) if not problem.is_loss] == []
     assert not list(run.glob("*/*.open"))
     assert check_acknowledged(run, acknowledged, "chaos") == 0
     assert len(read_events(run)) == len(acknowledged), "an event that was not acknowledged"

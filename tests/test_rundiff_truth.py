@@ -41,7 +41,8 @@ def journal(run: Path) -> list[dict]:
                 array = np.frombuffer(segment[offset : offset + size], tensor["dtype"])
                 value["array"] = array.reshape(tensor["shape"])
         else:
-            value["number"] = event["value"]
+            number = event["value"]
+            value["number"] = float(number["float"]) if isinstance(number, dict) else number
         values.append(value)
     return values
 

@@ -29,6 +29,8 @@ def test_they_are_valid_and_name_everything():
         for node in body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 yield node.name
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                yield node.target.id
 
     def public(names):
         return {name for name in names if not name.startswith("_")}

@@ -33,7 +33,7 @@ def notes():
         is_note = any(
             k.arg == "kind" and isinstance(k.value, ast.Constant) and k.value.value == "note" for k in call.keywords
         )
-        is_probe = method in ("note", "note_once") and path.name != "_tree.py"
+        is_probe = method in ("note", "note_once") and path.name != "tree.py"
         if (is_note or is_probe) and call.args and isinstance(call.args[0], ast.Constant):
             yield path, call.args[0].value
 
