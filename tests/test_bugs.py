@@ -296,7 +296,62 @@ def test_mistakes(tmp_path, program, where):
     assert (found.module, found.name, found.step, found.phase) == where
 
 
-@pytest.mark.parametrize("program", [noise, warm_up, evaluated], ids=lambda program: program.__name__)
+class Weighing(Attention):
+    """Returns its weights as well, which nobody uses, and takes a mask of another form."""
+
+    def forward(self, x, mask=None):
+        q, k, v = self.qkv(x).view(*x.shape[:2], 3, 4, -1).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+        if mask is not None and mask.dtype == torch.bool:
+            mask = torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))
+        weights = (scores if mask is None else scores + mask).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).reshape(x.shape)), weights
+
+
+class Caller(nn.Module):
+    def __init__(self, form):
+        super().__init__()
+        self.embed, self.attn, self.head, self.form = nn.Embedding(20, 16), Weighing(), nn.Linear(16, 20), form
+
+    def forward(self, ids):
+        allowed = torch.ones(6, 6).tril().bool()
+        mask = allowed if self.form == "bool" else torch.zeros(6, 6).masked_fill(~allowed, float("-inf"))
+        y, weights = self.attn(self.embed(ids), mask)
+        if self.form == "bool":
+            y = y + 0 * weights.sum()  # the weights have a gradient in one run only
+        return self.head(y)
+
+
+def other_form(bug):
+    model = Caller("bool" if bug else "float")
+    train(model, adam(model))
+
+
+class Compiled(nn.Module):
+    """Has torch.compile's names."""
+
+    def __init__(self, model):
+        super().__init__()
+        self._orig_mod = model
+
+    def forward(self, *inputs):
+        return self._orig_mod(*inputs)
+
+
+def wrapped_twice(bug):
+    model = Model()
+    model.blocks[0] = Compiled(model.blocks[0]) if bug else model.blocks[0]
+    model = Compiled(Compiled(model)) if bug else model
+    train(model, adam(model))
+
+
+def test_wrappers_are_seen_through(tmp_path):
+    diff = compare(tmp_path, wrapped_twice)
+    assert not diff and diff.counts.compared == diff.counts.first_run, str(diff)
+    assert diff.renamed == {"": "_orig_mod._orig_mod", "blocks.0": "_orig_mod._orig_mod.blocks.0._orig_mod"}
+
+
+@pytest.mark.parametrize("program", [noise, warm_up, evaluated, other_form], ids=lambda program: program.__name__)
 def test_nothing_wrong(tmp_path, program):
     diff = compare(tmp_path, program)
     assert not diff and not diff.equal, str(diff)

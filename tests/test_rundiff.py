@@ -186,7 +186,7 @@ def test_a_wrapper_around_everything(tmp_path):
     wrapped = Module("", [Module("module", copy.deepcopy(model.children), cls="Net")], cls="Wrapper")
     diff = play_both(tmp_path, model, wrapped)
     assert not diff
-    assert diff.renamed == {"a": "module.a", "b": "module.b"}
+    assert diff.renamed == {"": "module"}
 
 
 def test_a_map_overrules(tmp_path):

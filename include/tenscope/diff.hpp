@@ -160,6 +160,7 @@ struct DiffNote {
     OtherClasses,  // `count` more modules are
     OtherDtype,    // the values of `subject` are equal, but of dtype `a` in the first run, `b` in the second; `count`
                    // such
+    IdleInput,     // the input `subject` differs, and nothing comes of it; `count` more such
     MissingRank,   // rank `count` is only in run `side`
     ExtraCalls,    // calls of `subject` in run `side` that have no partner: `a`; `count` of them
     NotSeen,       // run `side` says of `subject` that it was not seen: `a`
@@ -199,6 +200,7 @@ struct RunDiff {
   std::size_t noise = 0;         // differ by rounding noise only
   std::size_t unknown = 0;       // differ by nobody knows how much
   std::size_t consequences = 0;  // differ beyond tolerance because of an origin
+  std::size_t idle = 0;          // differ beyond tolerance, and nothing comes of it
 
   // Every tensor of the modules that both have is on both sides, equal bit for bit.
   bool equal() const noexcept { return verdict == DiffVerdict::Equal; }

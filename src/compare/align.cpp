@@ -97,7 +97,7 @@ class LaneAligner {
     const ModuleNode& module = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)];
     if (is_new) place->second = interner_.text(module.path);
     key.root = module.root;
-    key.scope = place->second;
+    if (item.io != Io::Loss) key.scope = place->second;  // the loss is the program's, whatever wraps the model
     return key;
   }
 

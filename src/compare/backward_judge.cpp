@@ -20,6 +20,7 @@ void BackwardJudge::visit_loss(const Observation& o) {
   state_.frames[kProgram].backward = judged.trust;
   state_.frames[kProgram].has_backward = true;
   std::fill(arriving_.begin(), arriving_.end(), Arriving{});
+  missing_.clear();
 }
 
 // What the gradients that reach the inside of a frame are computed from.
@@ -40,13 +41,15 @@ void BackwardJudge::spread(int id, const Trust& trust) {
 }
 
 void BackwardJudge::visit_grad_output(const Observation& o) {
+  if (!o.is_on_both_sides()) return;  // of an output that one run alone uses: says nothing by itself
   Frames& frames = state_.frames;
   const int id = frames.of(state_.call_of(o));
   const int around = frames[id].parent;
   const Trust inputs = flowing_into(around);
   const Judged judged = state_.judge(o, inputs, Stage::Backward);
   if (judged.is_origin()) {
-    state_.blame(o, frames.path(around), {.cause = DiffCause::GradientReaching, .module = frames.path(id)}, inputs);
+    if (!blame_missing_in(around))
+      state_.blame(o, frames.path(around), {.cause = DiffCause::GradientReaching, .module = frames.path(id)}, inputs);
     frames[around].backward.is_tainted = true;
   }
   frames[id].backward.add(judged.trust);
@@ -61,13 +64,29 @@ void BackwardJudge::visit_grad_input(const Observation& o) {
   Trust inputs = frames[id].has_backward ? frames[id].backward : flowing_into(id);
   inputs.add(frames[id].forward);
   inputs.add(state_.modules.of(frames[id].node));
+  if (!o.is_on_both_sides()) {
+    if (!inputs.is_tainted) missing_.push_back({o, state_.position, id, inputs});
+    return;
+  }
   const Judged judged = state_.judge(o, inputs, Stage::Backward);
-  if (judged.is_origin() && !o.is_on_both_sides())
-    state_.blame(o, frames.path(giver_of_inputs(id)), {.cause = DiffCause::GradientCutOff, .module = frames.path(id)},
-                 inputs);
-  else if (judged.is_origin())
+  if (judged.is_origin() && !blame_missing_in(id))
     state_.blame(o, frames.path(id), {.cause = DiffCause::GradientLeaving, .module = frames.path(id)}, inputs);
   spread(frames[id].parent, judged.trust);
+}
+
+// A gradient that goes on in one run only says nothing by itself: an implementation may have inputs that need none.
+// Where a difference comes out of the frame around it, or where parameters have no gradient, it is where that was cut
+// off.
+bool BackwardJudge::blame_missing_in(int around) {
+  const auto found = std::find_if(missing_.begin(), missing_.end(),
+                                  [&](const Missing& one) { return state_.frames.is_within(one.frame, around); });
+  if (found == missing_.end()) return false;
+  Origin& origin =
+      state_.blame(found->observation, state_.frames.path(giver_of_inputs(found->frame)),
+                   {.cause = DiffCause::GradientCutOff, .module = state_.frames.path(found->frame)}, found->inputs);
+  origin.position = found->position;
+  missing_.clear();
+  return true;
 }
 
 // The innermost frame whose code made the inputs of a frame, and did not only pass its own inputs on.
@@ -91,6 +110,7 @@ void BackwardJudge::arrive(int node, const Trust& trust) {
 }
 
 void BackwardJudge::visit_grad(const Observation& o) {
+  if (!o.is_on_both_sides() && state_.item_of(o).abs_max == 0) return;  // none, or all zero: the same to an optimizer
   const int node = state_.node_of(o);
   const ParameterKey key = state_.parameter_of(o);
   Trust inputs = state_.gradient_trust[key];
@@ -113,6 +133,15 @@ void BackwardJudge::finish() {
   state_.gradients.add(gradients_now_);
   gradients_now_ = {};
   if (pending_.empty()) return;
+  const bool has_none_for_parameter = std::any_of(pending_.begin(), pending_.end(), [](const PendingGradient& g) {
+    return g.judged.is_origin() && !g.observation.is_on_both_sides();
+  });
+  if (has_none_for_parameter && blame_missing_in(kProgram))
+    for (PendingGradient& g : pending_)
+      if (g.judged.is_origin()) {
+        g.judged.verdict = Verdict::Consequence;
+        state_.count_repeated();
+      }
   show_gradient_for_inner_origins();
   const bool is_any_unexplained = std::any_of(pending_.begin(), pending_.end(), [](const PendingGradient& g) {
     return g.judged.is_origin() && !g.is_flow_known;

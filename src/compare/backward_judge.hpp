@@ -26,6 +26,12 @@ class BackwardJudge {
     bool is_flow_known;
     std::int64_t last_agreeing;
   };
+  struct Missing {  // a gradient that a module passes on in one run only
+    Observation observation;
+    std::size_t position;
+    int frame;
+    Trust inputs;
+  };
   struct Arriving {  // what reached a module in the current backward, over all its calls
     Trust trust;
     bool is_known = false;
@@ -34,12 +40,14 @@ class BackwardJudge {
   Trust flowing_into(int frame) const;
   void spread(int frame, const Trust& trust);
   int giver_of_inputs(int frame) const;
+  bool blame_missing_in(int frame);
   void arrive(int node, const Trust& trust);
   void show_gradient_for_inner_origins();
 
   LaneState& state_;
   std::vector<Arriving> arriving_;  // by node
   std::vector<PendingGradient> pending_;
+  std::vector<Missing> missing_;  // in the current backward
   Trust gradients_now_;
   bool has_gradient_flow_ = false;  // gradients inside the network were recorded
 };

@@ -11,8 +11,10 @@
 //   optimizer  A parameter depends on all gradients (they may be clipped together) and on what it was before.
 //   end        One run goes on where the other does not (run_end.cpp).
 //
-// An input in one run only blames the code that gives it; a difference after a module changed a tensor in place in one
-// run only blames that module. A parameter is also judged by its update (update.cpp).
+// An input that differs is exonerated where nothing comes of it: where all that its call returns agrees.
+//
+// An input in one run only blames the code that gives it, unless it may be a mask; a difference after a module changed
+// a tensor in place in one run only blames that module. A parameter is also judged by its update (update.cpp).
 //
 // A tainted Trust makes what follows a consequence. A Trust with noise lets through noise, enlarged (noise.cpp). A
 // Trust with something unknown in it is remembered: an origin after it says that the difference may have begun earlier.
@@ -44,6 +46,7 @@ class LaneWalk {
       if (on_progress && i % kBetweenProgress == 0) on_progress(static_cast<double>(i) / static_cast<double>(count));
     }
     backward_.finish();
+    forward_.finish();
     state_.position = count;
   }
 
@@ -52,7 +55,11 @@ class LaneWalk {
     const Item& item = state_.item_of(o);
     if (item.io != Io::Grad) backward_.finish();
     if (item.kind == EventKind::Enter) return state_.frames.enter(state_.call_of(o), item.thread);
-    if (item.kind == EventKind::Exit) return state_.frames.exit(state_.node_of(o), item.thread);
+    if (item.kind == EventKind::Exit) {
+      const int ended = state_.frames.exit(state_.node_of(o), item.thread);
+      if (ended != kProgram) forward_.leave(ended);
+      return;
+    }
     switch (item.io) {
       case Io::Input:
         return forward_.visit_input(o);
@@ -97,6 +104,11 @@ Findings find_origins(const Alignment& alignment, const Interner& interner, cons
     LaneWalk(state).walk(part);
     if (!options.allow_prefix)
       if (auto end = find_end(state)) state.origins.push_back(std::move(*end));
+    std::erase_if(state.origins, [&](const Origin& origin) {
+      if (origin.is_pending) findings.idle_inputs.push_back({lane, origin.seen});
+      findings.idle += origin.is_pending ? 1 : 0;
+      return origin.is_pending;
+    });
     for (Origin& origin : group_origins(state)) findings.origins.push_back(std::move(origin));
   }
   findings.consequences += drop_what_other_ranks_caused(findings.origins);

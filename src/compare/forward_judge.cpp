@@ -29,22 +29,75 @@ void ForwardJudge::visit_input(const Observation& o) {
   const int id = state_.frames.of(state_.call_of(o));
   Frame& frame = state_.frames[id];
   if (!o.is_on_both_sides()) {
-    if (frame.input_on_one_side == kNothing) frame.input_on_one_side = static_cast<std::int64_t>(state_.position);
+    if (frame.input_on_one_side == kNothing && !state_.item_of(o).is_neutral)
+      frame.input_on_one_side = static_cast<std::int64_t>(state_.position);
     return;
   }
-  const int around = frame.parent;
-  const Trust inputs = state_.at_hand(around);
+  const Trust inputs = state_.at_hand(frame.parent);
   const Judged judged = state_.judge(o, inputs, Stage::Forward);
+  if (judged.is_origin()) blame_input(o, id, inputs);
+  frame.forward.add(judged.trust);
+  if (const Item& item = state_.item_of(o); item.is_tensor()) frame.inputs.push_back(item.fingerprint);
+}
+
+// The input of a call differs, and that is nobody's doing but its caller's. Whether anything comes of it is known when
+// the call has ended: a mask may have another form, a flag another value.
+void ForwardJudge::blame_input(const Observation& o, int id, const Trust& inputs) {
+  Frame& frame = state_.frames[id];
+  const int around = frame.parent;
   const Item& item = state_.item_of(o);
-  if (judged.is_origin()) {
-    if (around == kProgram)
-      state_.blame(o, "", {.cause = DiffCause::ModelInput, .module = state_.text(item.scope)}, inputs);
-    else
-      blame_code_of(around, o, {.cause = DiffCause::SubmoduleInput, .module = state_.text(item.scope)}, inputs);
+  if (frame.pending.empty()) frame.consequences_before = state_.consequences();
+  const std::size_t index = frame.pending.empty() ? state_.origins.size() : frame.pending.front();
+  bool is_new = frame.pending.empty();
+  std::size_t origin = index;
+  if (item.is_tensor()) {
+    const Contents contents{item.fingerprint, state_.b[static_cast<std::size_t>(o.b)].fingerprint};
+    const auto [known, is_first] = known_inputs_.try_emplace(contents, index);
+    origin = known->second;
+    is_new = is_new && is_first;
+  }
+  if (!is_new) {  // the same difference again, or one more that comes with another
+    state_.count_repeated();
+    frame.pending.push_back(origin);
+    return;
+  }
+  if (around == kProgram)
+    state_.blame(o, "", {.cause = DiffCause::ModelInput, .module = state_.text(item.scope)}, inputs);
+  else
+    blame_code_of(around, o, {.cause = DiffCause::SubmoduleInput, .module = state_.text(item.scope)}, inputs);
+  if (frame.is_entered) {
+    state_.origins[index].is_pending = true;
+    frame.pending.push_back(index);
+  } else {
     state_.frames[around].forward.is_tainted = true;
   }
-  frame.forward.add(judged.trust);
-  if (item.is_tensor()) frame.inputs.push_back(item.fingerprint);
+}
+
+void ForwardJudge::note_result(int id, const Judged& judged) {
+  ++state_.frames[id].results;
+  if (judged.is_beyond_noise() || judged.verdict == Verdict::Unknown) ++state_.frames[id].affected;
+}
+
+void ForwardJudge::leave(int id) {
+  Frame& frame = state_.frames[id];
+  if (frame.pending.empty()) return;
+  if (frame.results > 0 && frame.affected == 0) {
+    frame.forward.is_tainted = false;
+    frame.pending.clear();
+    state_.set_idle(state_.consequences() - frame.consequences_before);
+    return;
+  }
+  confirm(frame);
+  state_.frames[frame.parent].forward.is_tainted = true;
+}
+
+void ForwardJudge::confirm(Frame& frame) {
+  for (const std::size_t index : frame.pending) state_.origins[index].is_pending = false;
+  frame.pending.clear();
+}
+
+void ForwardJudge::finish() {
+  for (int id = 0; id < state_.frames.size(); ++id) confirm(state_.frames[id]);
 }
 
 void ForwardJudge::visit_output(const Observation& o) {
@@ -57,6 +110,7 @@ void ForwardJudge::visit_output(const Observation& o) {
   const Trust inputs = state_.at_hand(id);
   const Judged judged = state_.judge(o, inputs, Stage::Forward);
   const bool is_output = item.io == Io::Output;
+  if (is_output) note_result(id, judged);
   if (judged.is_origin()) {
     const std::string path = item.root == 0 ? state_.text(item.scope) : state_.frames.path(id);
     if (is_output && item.root != 0)
@@ -78,6 +132,7 @@ void ForwardJudge::visit_buffer(const Observation& seen) {
   const int id = state_.frames.of(state_.call_of(seen));
   const Trust inputs = state_.at_hand(id);
   const Judged judged = state_.judge(o, inputs, Stage::Forward);
+  note_result(id, judged);
   if (judged.is_origin()) {
     Origin& origin = state_.blame(
         o, state_.frames.path(id),

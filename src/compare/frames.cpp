@@ -43,15 +43,18 @@ void Frames::enter(const CallKey& key, std::uint64_t thread) {
   const int parent = stack.empty() ? kProgram : stack.back();
   const auto found = index_.find(key);
   stack.push_back(found != index_.end() ? found->second : add(key, parent));
+  (*this)[stack.back()].is_entered = true;
   call_order_.push_back(key.node);
 }
 
-void Frames::exit(int node, std::uint64_t thread) {
+int Frames::exit(int node, std::uint64_t thread) {
   std::vector<int>& stack = stacks_[thread];
   const auto is_it = [&](int id) { return (*this)[id].node == node; };
   const auto found = std::find_if(stack.rbegin(), stack.rend(), is_it);
-  if (found != stack.rend())
-    stack.erase(found.base() - 1, stack.end());  // and calls within it that were left by a raise
+  if (found == stack.rend()) return kProgram;
+  const int id = *found;
+  stack.erase(found.base() - 1, stack.end());  // and calls within it that were left by a raise
+  return id;
 }
 
 }  // namespace tenscope::compare

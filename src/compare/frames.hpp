@@ -23,6 +23,11 @@ struct Frame {
   bool has_backward = false;
   std::int64_t input_on_one_side = -1;  // index into the observations
   std::vector<Fingerprint> inputs;      // in the first run
+  bool is_entered = false;              // its enter was recorded, and so its exit will be
+  // Origins (by index) that an input of this call is; whether they have any effect is known when the call ends.
+  std::vector<std::size_t> pending;
+  std::size_t consequences_before = 0;    // in all, when the first of them arose
+  std::size_t results = 0, affected = 0;  // outputs and buffers: those compared, and those of them beyond noise
 };
 
 // The module calls of a lane, in the order of execution.
@@ -33,6 +38,8 @@ class Frames {
   Frame& operator[](int id) { return frames_[static_cast<std::size_t>(id)]; }
   const Frame& operator[](int id) const { return frames_[static_cast<std::size_t>(id)]; }
 
+  int size() const { return static_cast<int>(frames_.size()); }
+
   int of(const CallKey& key);  // the frame of a call; kProgram: of no module
   int latest(int node) const;  // kProgram: it has not been called
   bool was_called(int node) const { return latest_.contains(node); }
@@ -40,7 +47,7 @@ class Frames {
   std::string path(int id) const;
 
   void enter(const CallKey& key, std::uint64_t thread);
-  void exit(int node, std::uint64_t thread);
+  int exit(int node, std::uint64_t thread);  // the frame that ends; kProgram: none
 
   const std::vector<int>& call_order() const { return call_order_; }  // nodes
 

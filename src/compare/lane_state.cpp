@@ -193,6 +193,11 @@ Origin LaneState::make_origin(const Observation& o, std::string path, DiffReason
           .phase = item.phase};
 }
 
+void LaneState::set_idle(std::size_t count) {
+  findings_.consequences -= count;
+  findings_.idle += count;
+}
+
 Origin& LaneState::blame(const Observation& o, std::string path, DiffReason reason, const Trust& inputs) {
   return origins.emplace_back(make_origin(o, std::move(path), std::move(reason), inputs));
 }

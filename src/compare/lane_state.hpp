@@ -50,6 +50,12 @@ class LaneState {
   // Judges an observation by what it depends on, and counts it.
   Judged judge(const Observation& o, const Trust& inputs, Stage stage, double floor = 0);
 
+  // How many of the tensors judged so far differ because of an origin, and: that many of them are without effect.
+  std::size_t consequences() const { return findings_.consequences; }
+  void set_idle(std::size_t count);
+  // Another use of a difference that is an origin already.
+  void count_repeated() { ++findings_.consequences; }
+
   // Starts an origin at the current position. `inputs` is what the place depends on.
   Origin& blame(const Observation& o, std::string path, DiffReason reason, const Trust& inputs);
   Origin make_origin(const Observation& o, std::string path, DiffReason reason, const Trust& inputs) const;

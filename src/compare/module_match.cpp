@@ -1,7 +1,9 @@
 // Overview. Two runs' modules are matched from the outermost inwards. Children of matched modules that have the same
 // name and fit (same class or same structure) belong together; the others are aligned as sequences in the order of
 // their first calls, where equal numbers weigh most, then class and structure, then the name. A module that is left
-// over on one side may be a wrapper: its children are tried against the other side's left-over modules.
+// over on one side may be a wrapper: its children are tried against the other side's left-over modules. A wrapper
+// around a whole module (torch.compile's `_orig_mod`, DDP's `module`, peft's `base_model.model`) is seen through by its
+// structure: it has one child, and that one's children have the names of the other run's module's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,6 +84,9 @@ class Matcher {
     to_a_[b] = a;
   }
 
+  // Paired themselves, or one of them is a wrapper whose inside may be.
+  bool are_roots_paired(int a, int b) const { return to_b_[a] == b || to_b_[a] < 0 || to_a_[b] < 0; }
+
   void match_roots() {
     std::vector<int> left_a, left_b;
     for (const int a : a_.roots) {
@@ -104,7 +109,7 @@ class Matcher {
         if (!path) continue;
         if (!wanted) wanted = path;
         for (int b = 0; b < static_cast<int>(b_.nodes.size()); ++b)
-          if (b_.nodes[b].path == *path && to_b_[root_of(a_, a)] == root_of(b_, b)) {
+          if (b_.nodes[b].path == *path && are_roots_paired(root_of(a_, a), root_of(b_, b))) {
             if (to_b_[a] >= 0) to_a_[to_b_[a]] = -1;
             if (to_a_[b] >= 0) to_b_[to_a_[b]] = -1;
             pair(a, b);
@@ -154,7 +159,46 @@ class Matcher {
     return value;
   }
 
+  // How alike a module of each run is, by what is in it; 0: not at all.
+  std::size_t likeness(int a, int b) const {
+    const std::vector<int>&x = a_.nodes[a].children, &y = b_.nodes[b].children;
+    if (x.empty() && y.empty()) return a_.nodes[a].cls != 0 && a_.nodes[a].cls == b_.nodes[b].cls ? 1 : 0;
+    return static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [&](int child) {
+      return std::any_of(y.begin(), y.end(), [&](int other) { return same_name(child, other); });
+    }));
+  }
+
+  // Of a module and what is in it, level by level as long as that is one child, the one that `alike` likes best.
+  template <class Alike>
+  static int inside_wrappers(const ModuleTree& tree, int node, Alike alike) {
+    constexpr int kMostWrappers = 8;
+    int best = node;
+    std::size_t likes = alike(node);
+    for (int level = 0; level < kMostWrappers && tree.nodes[node].children.size() == 1; ++level) {
+      node = tree.nodes[node].children[0];
+      if (alike(node) > likes) {
+        best = node;
+        likes = alike(node);
+      }
+    }
+    return best;
+  }
+
+  // Pairs what is inside wrappers instead of the wrappers themselves.
+  void see_through_wrappers(int& a, int& b) {
+    const int inner_b = inside_wrappers(b_, b, [&](int node) { return likeness(a, node); });
+    const int inner_a = inside_wrappers(a_, a, [&](int node) { return likeness(node, inner_b); });
+    if ((inner_a == a && inner_b == b) || (inner_a != a && to_b_[inner_a] >= 0) ||
+        (inner_b != b && to_a_[inner_b] >= 0))
+      return;
+    to_b_[a] = to_a_[b] = -1;
+    a = inner_a;
+    b = inner_b;
+    pair(a, b);
+  }
+
   void match_children(int a, int b) {
+    see_through_wrappers(a, b);
     const auto pairs = match_lists(free_of(a_.nodes[a].children, to_b_), free_of(b_.nodes[b].children, to_a_));
     for (const auto& [x, y] : pairs) match_children(x, y);
     for (const int y : free_of(b_.nodes[b].children, to_a_)) unwrap(a_.nodes[a].children, b_.nodes[y].children);

@@ -18,6 +18,7 @@ struct ModuleNode {
   TextId root = 0;
   std::string path;
   TextId cls = 0;
+  TextId site = 0;              // where the class' forward begins, where that was recorded
   int parent = -1;              // -1: an outermost module
   std::vector<int> children;    // in the order of their first call
   std::uint64_t order = ~0ULL;  // of the first call in it, or below it

@@ -25,8 +25,9 @@ struct Origin {
   // What orders origins that arise together: gradients and parameters of one step, initial values.
   std::int64_t step = 0;
   Phase phase = Phase::None;
-  bool is_change_in_b =
-      false;  // the event is in the second run alone; seen.a is the value that still holds in the first
+  // The event is in the second run alone; seen.a is the value that still holds in the first.
+  bool is_change_in_b = false;
+  bool is_pending = false;  // an input that differs, and nothing is known to have come of it
 };
 
 // What was seen of a module of the first run.
@@ -46,12 +47,20 @@ struct DtypeChange {
   std::size_t count = 1;
 };
 
+// An input that differs and from which nothing follows.
+struct IdleInput {
+  std::size_t lane = 0;
+  Observation observation;
+};
+
 struct Findings {
   std::vector<Origin> origins;  // in the order in which they arise
   std::optional<Origin> first_bit_difference, first_unknown;
   std::vector<ModuleVerdict> modules;  // by node of tree_a
   std::optional<DtypeChange> dtype_change;
+  std::vector<IdleInput> idle_inputs;
   std::size_t compared = 0, bit_equal = 0, same_values = 0, noise = 0, unknown = 0, consequences = 0;
+  std::size_t idle = 0;              // tensors that differ, from which nothing follows
   std::size_t compared_results = 0;  // of these, outputs, losses and values recorded by hand
 };
 

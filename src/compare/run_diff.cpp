@@ -43,7 +43,10 @@ class ResultMaker {
     result.place.module = origin.blamed;
     result.place.phase = to_string(origin.phase);
     const Item& seen = item(lane, origin.seen);
-    result.place.cls = class_of(seen.root, origin.blamed);
+    if (const ModuleNode* module = module_of(seen.root, origin.blamed)) {
+      result.place.cls = interner_.text(module->cls);
+      if (result.place.site.empty()) result.place.site = interner_.text(module->site);
+    }
     result.seen_in = interner_.text(seen.scope);
     result.seen_as = interner_.text(seen.name);
     result.reason = origin.reason;
@@ -106,10 +109,11 @@ class ResultMaker {
     return {};
   }
 
-  std::string class_of(TextId root, const std::string& path) const {
-    for (const ModuleNode& node : alignment_.tree_a.nodes)
-      if (node.root == root && node.path == path) return std::string(interner_.text(node.cls));
-    return {};
+  const ModuleNode* module_of(TextId root, const std::string& path) const {
+    const auto& nodes = alignment_.tree_a.nodes;
+    const auto found = std::find_if(nodes.begin(), nodes.end(),
+                                    [&](const ModuleNode& node) { return node.root == root && node.path == path; });
+    return found == nodes.end() ? nullptr : &*found;
   }
 
   const Alignment& alignment_;
@@ -235,6 +239,7 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   diff.noise = findings.noise;
   diff.unknown = findings.unknown;
   diff.consequences = findings.consequences;
+  diff.idle = findings.idle;
   diff.origin_count = findings.origins.size();
   const ResultMaker maker(alignment, interner, describe);
   for (const Origin& origin : findings.origins) {
@@ -263,6 +268,14 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   diff.notes = std::move(alignment.notes);
   note_other_classes(alignment, interner, diff);
   if (findings.dtype_change) note_dtype_change(*findings.dtype_change, alignment, interner, diff);
+  for (const IdleInput& input : findings.idle_inputs) {
+    const LanePair& lane = alignment.lanes[input.lane];
+    const Item& item = lane.a->items[static_cast<std::size_t>(input.observation.a)];
+    diff.notes.push_back({.kind = DiffNote::Kind::IdleInput,
+                          .subject = std::string(interner.text(item.name)),
+                          .count = findings.idle_inputs.size() - 1});
+    break;
+  }
   note_missing_ranks(a, b, diff);
   note_own_words(a, interner, 0, diff);
   note_own_words(b, interner, 1, diff);

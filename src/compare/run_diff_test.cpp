@@ -195,6 +195,43 @@ TEST(RunDiff, ATensorChangedInPlaceBlamesTheModuleThatDidIt) {
   EXPECT_EQ(other.first_divergence->place.name, "left.input.0.after");
 }
 
+// A model that hands a mask to both of its layers.
+TwoLayers with_mask(Interner& interner, std::uint64_t mask, std::uint64_t first, std::uint64_t second) {
+  TwoLayers model(interner);
+  model.enter("");
+  model.value("", Io::Input, 1);
+  for (const auto& [path, output] : {std::pair{"one", first}, {"two", second}}) {
+    model.enter(path);
+    model.value(path, Io::Input, 2, "input.0");
+    model.value(path, Io::Input, mask, "input.mask");
+    model.value(path, Io::Output, output);
+    model.exit(path);
+  }
+  model.value("", Io::Output, 9);
+  model.exit("");
+  return model;
+}
+
+TEST(RunDiff, AnInputOfWhichNothingComesIsANote) {
+  Interner interner;
+  const TwoLayers a = with_mask(interner, 5, 6, 7);
+  const RunDiff idle = diff(a, with_mask(interner, 50, 6, 7), interner);
+  EXPECT_EQ(idle.verdict, DiffVerdict::Noise);
+  EXPECT_EQ(idle.idle, 2U);
+  ASSERT_EQ(idle.notes.size(), 1U);
+  EXPECT_EQ(idle.notes[0].kind, DiffNote::Kind::IdleInput);
+  EXPECT_EQ(idle.notes[0].subject, "one.input.mask");
+  // What one layer makes nothing of may matter to the next: it is one difference, and begins where it was first given.
+  const RunDiff matters = diff(a, with_mask(interner, 50, 6, 70), interner);
+  ASSERT_TRUE(matters.first_divergence);
+  EXPECT_EQ(matters.origin_count, 1U);
+  EXPECT_EQ(matters.first_divergence->place.name, "one.input.mask");
+  // An output that differs beside it is that module's own.
+  const RunDiff other = diff(a, with_mask(interner, 5, 60, 7), interner);
+  ASSERT_TRUE(other.first_divergence);
+  EXPECT_EQ(other.first_divergence->place.module, "one");
+}
+
 TwoLayers calls_of(Interner& interner, std::initializer_list<std::uint64_t> inputs, std::uint64_t wrong = 0) {
   TwoLayers model(interner);
   for (const std::uint64_t input : inputs) {

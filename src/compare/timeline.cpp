@@ -11,6 +11,15 @@
 namespace tenscope::compare {
 namespace {
 
+// Bools, integers, all zero, or nothing but 0 and very negative numbers, as masks are that are added to scores.
+bool is_neutral(const TensorRecord& tensor) {
+  constexpr double kMasked = -1e4;
+  const Stats& stats = tensor.stats;
+  if (kind_of(tensor.dtype) != DTypeKind::Float) return true;
+  if (stats.zero == stats.count) return true;
+  return stats.nan == 0 && stats.pos_inf == 0 && (stats.neg_inf > 0 || stats.min <= kMasked) && !(stats.max > 0);
+}
+
 void set_value(Item& item, const EventValue& value, Interner& interner) {
   if (const auto* tensor = std::get_if<TensorRecord>(&value)) {
     item.value = ValueKind::Tensor;
@@ -18,6 +27,7 @@ void set_value(Item& item, const EventValue& value, Interner& interner) {
     item.dtype = tensor->dtype;
     item.fingerprint = tensor->fingerprint;
     item.abs_max = tensor->stats.abs_max;
+    item.is_neutral = is_neutral(*tensor);
     std::string shape;
     for (const std::int64_t size : tensor->shape) shape += (shape.empty() ? "" : "x") + std::to_string(size);
     item.shape = interner.text(shape);

@@ -71,11 +71,11 @@ class Page {
 
   void counts() {
     const std::size_t equal = diff_.bit_equal + diff_.same_values;
-    const std::size_t beyond = diff_.compared - equal - diff_.noise - diff_.unknown;
+    const std::size_t beyond = diff_.compared - equal - diff_.noise - diff_.unknown - diff_.idle;
     const double all = diff_.compared == 0 ? 1 : static_cast<double>(diff_.compared);
     out_ += "<div class=bar>";
     for (const auto& [count, color] :
-         {std::pair{equal, kEqual}, {diff_.noise, kNoise}, {diff_.unknown, kUnknown}, {beyond, kBeyond}})
+         {std::pair{equal, kEqual}, {diff_.noise + diff_.idle, kNoise}, {diff_.unknown, kUnknown}, {beyond, kBeyond}})
       out_ += fmt::format("<span style='width:{:.3f}%;background:{}'></span>", 100 * static_cast<double>(count) / all,
                           color);
     out_ += fmt::format("</div><p>{}.</p>", escape_html(coverage_in_words(diff_)));

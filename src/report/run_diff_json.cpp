@@ -40,6 +40,7 @@ class Writer {
     count("same_values", diff.same_values);
     count("noise", diff.noise);
     count("unknown", diff.unknown);
+    count("idle", diff.idle);
     count("consequences", diff.consequences);
     json_.end_object().end_object();
   }

@@ -29,13 +29,13 @@ class TextReport {
   std::string write() {
     const char* color = diff_.within_tolerance() ? "32" : diff_.verdict == DiffVerdict::Differs ? "31" : "33";
     line(bold(run_diff_answer(diff_, options_.strict), color));
+    settings();
     if (diff_.first_divergence) evidence(*diff_.first_divergence);
     field("tensors", coverage_in_words(diff_));
     if (diff_.first_unknown) field("first unknown", place_in_words(*diff_.first_unknown));
     if (diff_.first_bit_difference && !is_first_bit_the_divergence()) bits(*diff_.first_bit_difference);
     more_origins();
     names();
-    for (const DiffSetting& setting : diff_.settings) line("setting differs: " + setting_in_words(setting));
     for (const DiffNote& note : diff_.notes) line("note: " + note_in_words(note));
     return std::move(out_);
   }
@@ -50,6 +50,16 @@ class TextReport {
   bool is_first_bit_the_divergence() const {
     return diff_.first_divergence && diff_.first_bit_difference->seen_as == diff_.first_divergence->seen_as &&
            diff_.first_bit_difference->place.step == diff_.first_divergence->place.step;
+  }
+
+  // Right behind the answer: in an upgrade that is what one looks for. Versions first.
+  void settings() {
+    std::vector<DiffSetting> sorted = diff_.settings;
+    std::stable_partition(sorted.begin(), sorted.end(),
+                          [](const DiffSetting& setting) { return setting.name.starts_with("versions."); });
+    for (std::size_t i = 0; i < sorted.size() && i < options_.top; ++i)
+      field(i == 0 ? "settings" : "", setting_in_words(sorted[i]));
+    if (sorted.size() > options_.top) field("", fmt::format("... {} more", sorted.size() - options_.top));
   }
 
   void evidence(const DiffOrigin& origin) {

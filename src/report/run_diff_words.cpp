@@ -229,7 +229,15 @@ std::string metrics_in_words(const DiffMetrics& metrics) {
 }
 
 std::string setting_in_words(const DiffSetting& setting) {
-  return fmt::format("{}: {} in the first run, {} in the second", setting.name, setting.a, setting.b);
+  const auto plain = [](const std::string& value) {  // without JSON's quotes
+    const bool is_quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+    const std::string text = is_quoted ? value.substr(1, value.size() - 2) : value;
+    return text.empty() ? std::string("nothing") : text;
+  };
+  constexpr std::string_view kVersions = "versions.";
+  const bool is_version = setting.name.starts_with(kVersions);
+  return fmt::format("{}{} {} became {}", is_version ? setting.name.substr(kVersions.size()) : setting.name,
+                     is_version ? "" : ":", plain(setting.a), plain(setting.b));
 }
 
 std::string note_in_words(const DiffNote& note) {
@@ -244,6 +252,9 @@ std::string note_in_words(const DiffNote& note) {
     case DiffNote::Kind::OtherDtype:
       return fmt::format("{} has equal values in another dtype: {} became {}{}", note.subject, note.a, note.b,
                          note.count > 1 ? fmt::format("; so have {}", plural(note.count - 1, "more tensor")) : "");
+    case DiffNote::Kind::IdleInput:
+      return fmt::format("{} differs, but what its module makes of it does not{}", note.subject,
+                         note.count > 0 ? fmt::format("; so do {}", plural(note.count, "more input")) : "");
     case DiffNote::Kind::MissingRank:
       return fmt::format("rank {} is only in the {} run", note.count, run);
     case DiffNote::Kind::ExtraCalls:
@@ -280,8 +291,9 @@ std::string coverage_in_words(const RunDiff& diff) {
   if (diff.same_values > 0) text += fmt::format(", {} equal in value", diff.same_values);
   if (diff.noise > 0 || diff.first_divergence) text += fmt::format(", {} within rounding noise", diff.noise);
   if (diff.unknown > 0) text += fmt::format(", {} unknown", diff.unknown);
+  if (diff.idle > 0) text += fmt::format(", {} differ without effect", diff.idle);
   const std::size_t start =
-      diff.compared - diff.bit_equal - diff.same_values - diff.noise - diff.unknown - diff.consequences;
+      diff.compared - diff.bit_equal - diff.same_values - diff.noise - diff.unknown - diff.idle - diff.consequences;
   if (start > 0) text += fmt::format(", {} start a difference", start);
   if (diff.consequences > 0) text += fmt::format(", {} follow from it", diff.consequences);
   return text;
@@ -313,6 +325,9 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
                ? fmt::format("unknown: {} by nobody knows how much, since only statistics were kept",
                              diff.unknown == 1 ? "1 tensor differs" : fmt::format("{} tensors differ", diff.unknown))
                : "unknown: what was compared agrees, but not enough was compared to say more";
+  else if (diff.compared == diff.bit_equal && diff.compared < diff.total_a)
+    text =
+        fmt::format("equal as far as compared: {} of {} tensors and numbers, bit for bit", diff.compared, diff.total_a);
   else if (diff.equal())
     text = "equal: every tensor agrees bit for bit";
   else if (diff.compared == diff.bit_equal)

@@ -377,14 +377,33 @@ def settings_in_force() -> dict[str, dict]:
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
             "cuda_matmul_tf32": _quietly(lambda: matmul.allow_tf32),
             "cudnn_tf32": _quietly(lambda: cudnn.allow_tf32),
+            "autocast": _autocast(),
+        },
+        "backends": {
+            "mkldnn": torch.backends.mkldnn.enabled,
+            "flash_sdp": torch.backends.cuda.flash_sdp_enabled(),
+            "mem_efficient_sdp": torch.backends.cuda.mem_efficient_sdp_enabled(),
+            "math_sdp": torch.backends.cuda.math_sdp_enabled(),
         },
         "threads": {"num_threads": torch.get_num_threads(), "num_interop_threads": torch.get_num_interop_threads()},
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": getattr(sys.modules.get("numpy"), "__version__", ""),
-        },
+        "versions": {"python": platform.python_version(), **_imported_versions()},
     }
+
+
+def _autocast() -> str:
+    """The device types and dtypes that autocast is on for, "cpu bfloat16"; empty: none."""
+    kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    return ", ".join(f"{kind} {str(torch.get_autocast_dtype(kind)).removeprefix('torch.')}" for kind in kinds)
+
+
+def _imported_versions() -> dict[str, str]:
+    """Of the packages that the program has imported so far."""
+    versions = {}
+    for name, module in sorted(sys.modules.items()):
+        version = vars(module).get("__version__") if "." not in name and hasattr(module, "__dict__") else None
+        if isinstance(version, str) and not name.startswith("_"):
+            versions[name] = version
+    return versions
 
 
 def _quietly(read):
