@@ -19,22 +19,19 @@ namespace fs = std::filesystem;
 
 class RunFiles : public ::testing::Test {
  protected:
-  fs::path record(const std::string& name, const std::function<void(Run&)>& program, int rank = 0, int ranks = 1) {
-    Run run(folder_.path(), {.name = name, .rank = rank, .world_size = ranks, .join = ranks > 1, .strict = true});
+  fs::path record(const std::string& name, const std::function<void(tenscope::Run&)>& program, int rank = 0,
+                  int ranks = 1) {
+    tenscope::Run run(folder_.path(),
+                      {.name = name, .rank = rank, .world_size = ranks, .join = ranks > 1, .strict = true});
     program(run);
     return folder_.path() / name;
   }
 
   template <class T>
   fs::path record_values(const std::string& name, const std::vector<T>& values, Values keep = Values::Full) {
-    return record(name, [&](Run& run) {
+    return record(name, [&](tenscope::Run& run) {
       run.record({.name = "x"}, view(values.data(), {static_cast<std::int64_t>(values.size())}), keep);
     });
-  }
-
-  template <class T>
-  static TensorView view(const T* data, std::initializer_list<std::int64_t> shape) {
-    return tenscope::view(data, shape);
   }
 
  private:
@@ -73,7 +70,7 @@ TEST_F(RunFiles, WithoutBytesADifferenceIsUnknownOrProven) {
 TEST_F(RunFiles, IntegersAndTypesAreExact) {
   constexpr std::int64_t kBig = std::int64_t{1} << 60;
   const auto numbers = [&](const std::string& name, const EventValue& value) {
-    return record(name, [&](Run& run) { run.record(EventInfo{.name = "n"}, value); });
+    return record(name, [&](tenscope::Run& run) { run.record(EventInfo{.name = "n"}, value); });
   };
   const RunDiff integers = diff_runs(numbers("i", kBig), numbers("j", kBig + 1));
   EXPECT_EQ(integers.verdict, DiffVerdict::Differs);
@@ -90,9 +87,9 @@ TEST_F(RunFiles, IntegersAndTypesAreExact) {
 }
 
 TEST_F(RunFiles, NothingIsNotEqual) {
-  const fs::path empty = record("empty", [](Run&) {}), other = record("other", [](Run&) {});
+  const fs::path empty = record("empty", [](tenscope::Run&) {}), other = record("other", [](tenscope::Run&) {});
   const fs::path full = record_values("full", ramp(10));
-  const fs::path unlike = record("unlike", [](Run& run) { run.record("y", 1.0); });
+  const fs::path unlike = record("unlike", [](tenscope::Run& run) { run.record("y", 1.0); });
   EXPECT_EQ(diff_runs(empty, other).verdict, DiffVerdict::Nothing);
   EXPECT_EQ(diff_runs(empty, full).verdict, DiffVerdict::Nothing);
   EXPECT_EQ(diff_runs(full, empty).verdict, DiffVerdict::Nothing);
@@ -102,14 +99,14 @@ TEST_F(RunFiles, NothingIsNotEqual) {
 TEST_F(RunFiles, WeightsAloneSayNothingOfOutputs) {
   const std::vector<float> w = ramp(10);
   const auto model = [&](const std::string& name, const std::string& output) {
-    return record(name, [&, output](Run& run) {
+    return record(name, [&, output](tenscope::Run& run) {
       run.record({.name = "fc.weight", .scope = "fc", .io = Io::Param, .phase = Phase::Init, .root = "Net#0"},
                  view(w.data(), {10}));
       run.record(EventInfo{.name = output}, view(w.data(), {2, 5}));
     });
   };
   const RunDiff diff = diff_runs(
-      model("a", "logits"), record("b", [&](Run& run) {
+      model("a", "logits"), record("b", [&](tenscope::Run& run) {
         run.record({.name = "fc.weight", .scope = "fc", .io = Io::Param, .phase = Phase::Init, .root = "Net#0"},
                    view(w.data(), {10}));
       }));
@@ -124,7 +121,7 @@ TEST_F(RunFiles, WeightsAloneSayNothingOfOutputs) {
 TEST_F(RunFiles, ManyModulesAndCallsAreToldApart) {
   constexpr int kModules = 600, kCalls = 3, kWrong = 517;
   const auto run_model = [&](const std::string& name, int first_call, bool is_wrong) {
-    return record(name, [&, first_call, is_wrong](Run& run) {
+    return record(name, [&, first_call, is_wrong](tenscope::Run& run) {
       for (int call = 0; call < kCalls; ++call)
         for (int i = 0; i < kModules; ++i) {
           const std::string path = "m" + std::to_string(i);
@@ -163,7 +160,7 @@ TEST_F(RunFiles, ManyModulesAndCallsAreToldApart) {
 TEST_F(RunFiles, RanksThatPartAreNamedAndOthersAreCounted) {
   const std::vector<float> w = ramp(8), other = ramp(8, 2);
   const auto program = [&](bool is_off) {
-    return [&, is_off](Run& run) {
+    return [&, is_off](tenscope::Run& run) {
       for (std::int64_t step = 0; step < 3; ++step)
         run.record({.name = "w", .step = step, .io = Io::Param, .phase = Phase::Optimizer, .root = "Net#0"},
                    view((is_off && step == 2 ? other : w).data(), {8}));
