@@ -82,6 +82,7 @@ enum class DiffCause : std::uint8_t {
   ModelInput,            // an input of an outermost module
   SubmoduleInput,        // an input of `module`, made by the blamed module's own code
   ExtraInput,            // `module` is given `tensor` in one run only
+  ParameterOfItsOwn,     // `module` has the parameter `tensor` in one run only, and its output differs
   Output,                // the output of `module`
   ChangedInput,          // what `module` makes of its input in place
   Value,                 // `tensor`, recorded by hand

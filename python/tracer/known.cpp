@@ -43,7 +43,7 @@ class Writer {
  private:
   template <class T>
   void put(const T& value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
   }
   void put_text(const void* data, std::size_t size) {
     put(size);

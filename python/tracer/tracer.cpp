@@ -20,7 +20,7 @@ nb::tuple shape_of(const TensorValue& tensor) {
   return nb::tuple(sizes);
 }
 
-std::shared_ptr<Watcher> make_watcher(nb::iterable expressions, nb::dict options) {
+std::shared_ptr<Watcher> make_watcher(const nb::iterable& expressions, const nb::dict& options) {
   auto watcher = std::make_shared<Watcher>();
   for (nb::handle parsed : expressions) watcher->expressions.push_back(Expression::from_python(parsed.ptr()));
   WatchOptions& o = watcher->options;
@@ -169,24 +169,24 @@ void init_tracer(nb::module_& m) {
       .def("__init__", [](nb::handle_t<Watcher>) { throw nb::type_error("use make_watcher()"); })
       .def(
           "add",
-          [](std::shared_ptr<Watcher> w, nb::handle code, nb::handle function) {
+          [](const std::shared_ptr<Watcher>& w, nb::handle code, nb::handle function) {
             add_code(w, as_code(code), function.is_none() ? nullptr : function.ptr(), nullptr);
           },
           nb::arg("code"), nb::arg("function").none() = nb::none(),
           "Watches calls of this code object; only those of `function` where it is given.")
       .def(
-          "attach", [](std::shared_ptr<Watcher> w, nb::handle frame) { attach(w, as_frame(frame)); }, nb::arg("frame"),
-          "Watches a running frame of this thread from now on.")
-      .def("detach", [](std::shared_ptr<Watcher> w) { detach(w); })
+          "attach", [](const std::shared_ptr<Watcher>& w, nb::handle frame) { attach(w, as_frame(frame)); },
+          nb::arg("frame"), "Watches a running frame of this thread from now on.")
+      .def("detach", [](const std::shared_ptr<Watcher>& w) { detach(w); })
       .def(
           "close",
-          [](std::shared_ptr<Watcher> w) {
+          [](const std::shared_ptr<Watcher>& w) {
             remove_watcher(w.get());
             w->publish_to = {};
           },
           "Watches nothing any more; calls that run now are watched to their end.")
       .def(
-          "publish", [](Watcher& w, nb::dict attributes) { w.publish_to = Ref::share(attributes.ptr()); },
+          "publish", [](Watcher& w, const nb::dict& attributes) { w.publish_to = Ref::share(attributes.ptr()); },
           nb::arg("attributes"), "After each call attributes['changes'] is its Changes.")
       .def_prop_ro("calls", [](const Watcher& w) { return w.calls; })
       .def_prop_ro(
@@ -204,11 +204,11 @@ void init_tracer(nb::module_& m) {
   m.def("make_watcher", make_watcher, nb::arg("expressions"), nb::arg("options"));
   m.def(
       "set_describe",
-      [](nb::callable describe, const std::string& own_folder) { set_describe(describe.ptr(), own_folder); },
+      [](const nb::callable& describe, const std::string& own_folder) { set_describe(describe.ptr(), own_folder); },
       nb::arg("describe"), nb::arg("own_folder"));
   m.def(
       "call_unwatched",
-      [](nb::callable function, nb::args arguments) {
+      [](const nb::callable& function, const nb::args& arguments) {
         PyObject* result = call_unwatched(function.ptr(), arguments.ptr());
         if (!result) throw nb::python_error();
         return nb::steal(result);

@@ -86,12 +86,23 @@ class LaneAligner {
     return key;
   }
 
+  // The partner of a module, or of what it wraps.
+  int partner_inside(int node) const {
+    const ModuleTree& tree = alignment_.tree_a;
+    while (alignment_.module_to_b[static_cast<std::size_t>(node)] < 0 &&
+           tree.nodes[static_cast<std::size_t>(node)].children.size() == 1)
+      node = tree.nodes[static_cast<std::size_t>(node)].children[0];
+    return alignment_.module_to_b[static_cast<std::size_t>(node)];
+  }
+
   // The key of an event of the first run in the names of the second; nothing where that has no such module.
   std::optional<Key> key_in_a(std::size_t i) {
     const Item& item = a_[i];
     Key key = key_of(item);
     if (item.root == 0) return key;
-    const int partner = alignment_.module_to_b[static_cast<std::size_t>(alignment_.node_of_a(item))];
+    const int partner = item.io == Io::Loss
+                            ? partner_inside(alignment_.node_of_a(item))
+                            : alignment_.module_to_b[static_cast<std::size_t>(alignment_.node_of_a(item))];
     if (partner < 0) return std::nullopt;
     const auto [place, is_new] = scope_in_b_.try_emplace(partner);
     const ModuleNode& module = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)];

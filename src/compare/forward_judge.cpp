@@ -35,8 +35,10 @@ void ForwardJudge::visit_input(const Observation& o) {
   }
   const Trust inputs = state_.at_hand(frame.parent);
   const Judged judged = state_.judge(o, inputs, Stage::Forward);
-  if (judged.is_origin()) blame_input(o, id, inputs);
-  frame.forward.add(judged.trust);
+  if (judged.is_origin())
+    blame_input(o, id, inputs);
+  else
+    frame.forward.add(judged.trust);
   if (const Item& item = state_.item_of(o); item.is_tensor()) frame.inputs.push_back(item.fingerprint);
 }
 
@@ -59,6 +61,7 @@ void ForwardJudge::blame_input(const Observation& o, int id, const Trust& inputs
   if (!is_new) {  // the same difference again, or one more that comes with another
     state_.count_repeated();
     frame.pending.push_back(origin);
+    frame.forward.is_suspect = true;
     return;
   }
   if (around == kProgram)
@@ -68,8 +71,9 @@ void ForwardJudge::blame_input(const Observation& o, int id, const Trust& inputs
   if (frame.is_entered) {
     state_.origins[index].is_pending = true;
     frame.pending.push_back(index);
+    frame.forward.is_suspect = true;
   } else {
-    state_.frames[around].forward.is_tainted = true;
+    frame.forward.is_tainted = state_.frames[around].forward.is_tainted = true;
   }
 }
 
@@ -82,7 +86,7 @@ void ForwardJudge::leave(int id) {
   Frame& frame = state_.frames[id];
   if (frame.pending.empty()) return;
   if (frame.results > 0 && frame.affected == 0) {
-    frame.forward.is_tainted = false;
+    frame.forward.is_tainted = frame.forward.is_suspect = false;
     frame.pending.clear();
     state_.set_idle(state_.consequences() - frame.consequences_before);
     return;
@@ -148,6 +152,14 @@ void ForwardJudge::visit_buffer(const Observation& seen) {
 // is its caller's doing, or a module in it changed a tensor in place in one run only.
 void ForwardJudge::blame_code_of(int frame, const Observation& o, DiffReason reason, const Trust& inputs) {
   Frames& frames = state_.frames;
+  if (const auto lone = state_.lone_parameters.find(frames[frame].node); lone != state_.lone_parameters.end()) {
+    state_.blame(lone->second, frames.path(frame),
+                 {.cause = DiffCause::ParameterOfItsOwn,
+                  .module = frames.path(frame),
+                  .tensor = state_.text(state_.item_of(lone->second).name)},
+                 inputs);
+    return;
+  }
   if (const std::int64_t given = frames[frame].input_on_one_side; given != kNothing) {
     const Observation& input = state_.observations[static_cast<std::size_t>(given)];
     state_.blame(input, frames.path(frames[frame].parent),

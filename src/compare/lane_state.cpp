@@ -45,6 +45,7 @@ LaneState::LaneState(const Alignment& the_alignment, std::size_t the_lane, const
       measures_(measures),
       noise_(noise),
       findings_(findings) {
+  find_lone_parameters();
   for (const Item& item : a) {
     const int node = alignment.node_of_a(item);
     if (item.io == Io::Grad) {
@@ -53,6 +54,22 @@ LaneState::LaneState(const Alignment& the_alignment, std::size_t the_lane, const
     }
     if (item.io == Io::Param && item.phase == Phase::Init)
       parameter_order_.try_emplace({node, item.parameter}, parameter_order_.size());
+  }
+}
+
+// A parameter that a module has in one run only: in the other it is tied to another module's, and recorded there.
+void LaneState::find_lone_parameters() {
+  const auto is_initial = [](const Item& item) { return item.io == Io::Param && item.phase == Phase::Init; };
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const int node = alignment.node_of_a(a[i]);
+    if (is_initial(a[i]) && pair.to_b[i] == kAlone && node >= 0 &&
+        alignment.module_to_b[static_cast<std::size_t>(node)] >= 0)
+      lone_parameters.try_emplace(node, Observation{static_cast<std::int64_t>(i), kNothing});
+  }
+  for (std::size_t j = 0; j < b.size(); ++j) {
+    const int node = alignment.node_of_b(b[j]);
+    if (is_initial(b[j]) && pair.to_a[j] == kAlone && node >= 0)
+      lone_parameters.try_emplace(node, Observation{kNothing, static_cast<std::int64_t>(j)});
   }
 }
 
@@ -111,7 +128,7 @@ Judged LaneState::judge(const Observation& o, const Trust& inputs, Stage stage, 
 Judged LaneState::judge_pair(const Observation& o, const Trust& inputs, Stage stage, double floor) {
   ++findings_.compared;
   const auto beyond_noise = [&]() -> Judged {
-    if (!inputs.is_tainted) return {Verdict::Origin, {.is_tainted = true}};
+    if (!inputs.is_tainted && !inputs.is_suspect) return {Verdict::Origin, {.is_tainted = true}};
     ++findings_.consequences;
     return {Verdict::Consequence, {.is_tainted = true}};
   };

@@ -94,11 +94,13 @@ class LaneState {
 
   Frames frames;
   ModuleState modules;
-  Trust gradients;  // of all parameters, over all backwards so far
+  Trust gradients;                                       // of all parameters, over all backwards so far
+  std::unordered_map<int, Observation> lone_parameters;  // that a module of both runs, by node, has in one run only
   std::unordered_map<ParameterKey, Trust, ParameterKeyHash> gradient_trust;
   std::unordered_map<ParameterKey, Observation, ParameterKeyHash> latest_value, latest_gradient;
 
  private:
+  void find_lone_parameters();
   Judged judge_pair(const Observation& o, const Trust& inputs, Stage stage, double floor);
   bool is_wrong_update(const Observation& after) const;
   void note_bit_difference(const Observation& o);

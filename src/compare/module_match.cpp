@@ -191,10 +191,15 @@ class Matcher {
     if ((inner_a == a && inner_b == b) || (inner_a != a && to_b_[inner_a] >= 0) ||
         (inner_b != b && to_a_[inner_b] >= 0))
       return;
-    to_b_[a] = to_a_[b] = -1;
+    // Of a compiled module the wrapper's calls are seen and its own are not: then the wrapper's are the module's.
+    const bool is_a_called = inner_a == a || a_.nodes[inner_a].is_called || !a_.nodes[a].is_called;
+    const bool is_b_called = inner_b == b || b_.nodes[inner_b].is_called || !b_.nodes[b].is_called;
+    if (is_a_called && is_b_called) {
+      to_b_[a] = to_a_[b] = -1;
+      pair(inner_a, inner_b);
+    }
     a = inner_a;
     b = inner_b;
-    pair(a, b);
   }
 
   void match_children(int a, int b) {

@@ -44,6 +44,7 @@ class TreeBuilder {
     const int id = node(item.root, item.scope);
     ModuleNode& module = tree_.nodes[id];
     if (item.cls != 0 && module.cls == 0) module.cls = item.cls;
+    if (item.kind == EventKind::Enter) module.is_called = true;
     if (item.kind == EventKind::Enter && module.site == 0) module.site = item.site;
     if (item.kind == EventKind::Enter) module.order = std::min<std::uint64_t>(module.order, position_++);
     if (!item.is_tensor()) return;

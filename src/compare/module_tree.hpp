@@ -19,6 +19,7 @@ struct ModuleNode {
   std::string path;
   TextId cls = 0;
   TextId site = 0;              // where the class' forward begins, where that was recorded
+  bool is_called = false;       // by itself: a compiled region calls nothing that can be seen
   int parent = -1;              // -1: an outermost module
   std::vector<int> children;    // in the order of their first call
   std::uint64_t order = ~0ULL;  // of the first call in it, or below it

@@ -13,12 +13,14 @@ namespace tenscope::compare {
 struct Trust {
   double noise = 0;               // the largest relative difference among them; all of it rounding noise
   bool is_tainted = false;        // one of them differs beyond that
+  bool is_suspect = false;        // an input differs, and whether anything comes of it is not known yet
   bool is_unknown = false;        // one of them could not be judged
   std::int64_t other_dtype = -1;  // the first observation of equal values in another dtype; -1: none
 
   void add(const Trust& other) {
     noise = std::max(noise, other.noise);
     is_tainted |= other.is_tainted;
+    is_suspect |= other.is_suspect;
     is_unknown |= other.is_unknown;
     if (other_dtype < 0) other_dtype = other.other_dtype;
   }

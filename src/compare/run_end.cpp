@@ -24,7 +24,7 @@ class Tail {
       if (item.kind == EventKind::Enter && depth[item.thread]++ == 0 && partner[i] == kAlone && is_shared_call(item))
         ++extra_calls;
       if (item.kind == EventKind::Exit) --depth[item.thread];
-      if (partner[i] == kAlone) continue;
+      if (partner[i] == kAlone || item.kind == EventKind::Exit) continue;  // a raise ends every call around it
       end_ = i + 1;
       makes_extra_calls_ = extra_calls > 0;
       if (item.root == 0) known_.insert(item.name);
@@ -65,6 +65,19 @@ std::vector<bool> shared(const std::vector<int>& partner) {
   return result;
 }
 
+// The innermost call that an exception ended at the end of a lane, or kNothing.
+std::int64_t raising_call(const Lane& lane) {
+  std::int64_t innermost = kNothing;
+  for (std::size_t i = lane.items.size(); i-- > 0;) {
+    const Item& item = lane.items[i];
+    if (item.kind == EventKind::Exit && item.text != 0)
+      innermost = static_cast<std::int64_t>(i);
+    else if (is_pairable(item))
+      break;
+  }
+  return innermost;
+}
+
 }  // namespace
 
 TextId exception_of(const Lane& lane, const Interner& interner) {
@@ -96,7 +109,9 @@ std::optional<Origin> find_end(const LaneState& state) {
   }
   reason.ended = next.a == kNothing ? 0 : 1;
   reason.exception = state.text(raised[reason.ended]);
-  const std::string module = state.module_path(state.node_of(next));
+  const std::int64_t raising = raising_call(reason.ended == 0 ? *pair.a : *pair.b);
+  const Observation raised_at = reason.ended == 0 ? Observation{raising, kNothing} : Observation{kNothing, raising};
+  const std::string module = state.module_path(state.node_of(raising != kNothing ? raised_at : next));
   reason.module = module;
   return state.make_origin(next, module, std::move(reason), {});
 }

@@ -10,9 +10,10 @@ std::string_view to_string(DiffVerdict verdict) noexcept {
 }
 
 std::string_view to_string(DiffCause cause) noexcept {
-  constexpr std::array<std::string_view, 20> kNames = {"model_input",
+  constexpr std::array<std::string_view, 21> kNames = {"model_input",
                                                        "submodule_input",
                                                        "extra_input",
+                                                       "parameter_of_its_own",
                                                        "output",
                                                        "changed_input",
                                                        "value",

@@ -84,6 +84,11 @@ std::string cause_in_words(const DiffOrigin& origin) {
     case DiffCause::ExtraInput:
       return fmt::format("{} is given {} in one of the runs only, and what it makes of its inputs differs", module,
                          reason.tensor);
+    case DiffCause::ParameterOfItsOwn:
+      return fmt::format(
+          "{} has a parameter {} of its own in one of the runs only: in the other it is tied to another "
+          "module's, or there is none; what {} returns differs",
+          module, reason.tensor, module);
     case DiffCause::Output:
       return fmt::format(
           "the output of {} differs, while its inputs, its parameters and all that its submodules returned agree",

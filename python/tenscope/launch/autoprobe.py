@@ -12,6 +12,7 @@ contract.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -400,9 +401,12 @@ def _imported_versions() -> dict[str, str]:
     """Of the packages that the program has imported so far."""
     versions = {}
     for name, module in sorted(sys.modules.items()):
-        version = vars(module).get("__version__") if "." not in name and hasattr(module, "__dict__") else None
-        if isinstance(version, str) and not name.startswith("_"):
-            versions[name] = version
+        if "." in name or name.startswith("_"):
+            continue
+        with contextlib.suppress(Exception):  # a module may be anything that the program put there
+            version = getattr(module, "__version__", None)
+            if isinstance(version, str):
+                versions[name] = version
     return versions
 
 
