@@ -194,7 +194,7 @@ struct RunDiff {
   std::vector<DiffSetting> settings;
   std::vector<DiffNote> notes;
 
-  std::size_t total_a = 0, total_b = 0;  // tensors and numbers in each run
+  std::size_t total_a = 0, total_b = 0;  // tensors, numbers and texts in each run
   std::size_t compared = 0;              // pairs of them; the sum of the following and of the origins' tensors
   std::size_t bit_equal = 0;
   std::size_t same_values = 0;   // equal, but for the dtype or the sign of zeros

@@ -140,7 +140,7 @@ void BackwardJudge::finish() {
     for (PendingGradient& g : pending_)
       if (g.judged.is_origin()) {
         g.judged.verdict = Verdict::Consequence;
-        state_.count_repeated();
+        if (g.observation.is_on_both_sides()) state_.count_repeated();
       }
   show_gradient_for_inner_origins();
   const bool is_any_unexplained = std::any_of(pending_.begin(), pending_.end(), [](const PendingGradient& g) {

@@ -126,10 +126,10 @@ Judged LaneState::judge(const Observation& o, const Trust& inputs, Stage stage, 
 }
 
 Judged LaneState::judge_pair(const Observation& o, const Trust& inputs, Stage stage, double floor) {
-  ++findings_.compared;
+  findings_.compared += o.is_on_both_sides() ? 1 : 0;
   const auto beyond_noise = [&]() -> Judged {
     if (!inputs.is_tainted && !inputs.is_suspect) return {Verdict::Origin, {.is_tainted = true}};
-    ++findings_.consequences;
+    findings_.consequences += o.is_on_both_sides() ? 1 : 0;
     return {Verdict::Consequence, {.is_tainted = true}};
   };
   if (!o.is_on_both_sides()) {

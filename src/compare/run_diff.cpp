@@ -196,7 +196,7 @@ std::size_t count_values(const Timeline& timeline) {
   std::size_t count = 0;
   for (const Lane& lane : timeline.lanes)
     count += static_cast<std::size_t>(std::count_if(lane.items.begin(), lane.items.end(), [](const Item& item) {
-      return is_value(item) && (item.is_tensor() || item.is_number());
+      return is_value(item) && item.value != ValueKind::None;
     }));
   return count;
 }

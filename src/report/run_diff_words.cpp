@@ -297,8 +297,9 @@ std::string coverage_in_words(const RunDiff& diff) {
   if (diff.noise > 0 || diff.first_divergence) text += fmt::format(", {} within rounding noise", diff.noise);
   if (diff.unknown > 0) text += fmt::format(", {} unknown", diff.unknown);
   if (diff.idle > 0) text += fmt::format(", {} differ without effect", diff.idle);
-  const std::size_t start =
-      diff.compared - diff.bit_equal - diff.same_values - diff.noise - diff.unknown - diff.idle - diff.consequences;
+  const std::size_t judged =
+      diff.bit_equal + diff.same_values + diff.noise + diff.unknown + diff.idle + diff.consequences;
+  const std::size_t start = diff.compared > judged ? diff.compared - judged : 0;
   if (start > 0) text += fmt::format(", {} start a difference", start);
   if (diff.consequences > 0) text += fmt::format(", {} follow from it", diff.consequences);
   return text;
@@ -331,8 +332,8 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
                              diff.unknown == 1 ? "1 tensor differs" : fmt::format("{} tensors differ", diff.unknown))
                : "unknown: what was compared agrees, but not enough was compared to say more";
   else if (diff.compared == diff.bit_equal && diff.compared < diff.total_a)
-    text =
-        fmt::format("equal as far as compared: {} of {} tensors and numbers, bit for bit", diff.compared, diff.total_a);
+    text = fmt::format("equal as far as compared: {} of {} tensors and other values, bit for bit", diff.compared,
+                       diff.total_a);
   else if (diff.equal())
     text = "equal: every tensor agrees bit for bit";
   else if (diff.compared == diff.bit_equal)
