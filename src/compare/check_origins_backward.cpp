@@ -101,13 +101,13 @@ void OriginTracer::visit_grad_output(const Value& value) {
     return;
   }
   const int outside = lane_.frames[static_cast<std::size_t>(around)].node;
-  int chain = kNone;
+  int chain = flowing_into(around);
   if (frame.code != kNone && chains_[static_cast<std::size_t>(frame.code)].same_as == kNone) {
     move_origin(frame.code, value, outside, around);
     chain = make_ill(frame.code);
     lane_.frames[static_cast<std::size_t>(around)].code = frame.code;
     frame.code = kNone;
-  } else if ((chain = flowing_into(around)) != kNone) {
+  } else if (chain != kNone) {
     chain = follow(chain, value);
   } else {
     chain = blame(value, outside, Reason::GradientCode, around);
