@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -43,7 +44,8 @@ class Writer {
  private:
   template <class T>
   void put(const T& value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    bytes_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   void put_text(const void* data, std::size_t size) {
     put(size);
