@@ -221,13 +221,30 @@ atexit.register(lambda: close_all(uncaught()))
 
 @cache
 def _close_in_workers() -> None:
-    """A process of multiprocessing ends without atexit; its own finalizers do run, while what ended it is under way."""
-    from multiprocessing.process import parent_process
+    """A process of multiprocessing ends by its own finalizers. Before Python 3.13 they run while what ended it is under
+    way; since then it is handled before them, and only a forked process can be watched, from its beginning."""
+    from multiprocessing.process import current_process, parent_process
     from multiprocessing.util import Finalize, register_after_fork
 
     def at_end(_: object = None) -> None:
         Finalize(None, lambda: close_all(sys.exc_info()[1]), exitpriority=0)
 
-    register_after_fork(_open_runs, at_end)
+    def after_fork(_: object) -> None:
+        at_end()
+        if sys.version_info < (3, 13):
+            return
+        process = current_process()
+        work = process.run
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                close_all(error)
+                raise
+
+        process.run = run
+
+    register_after_fork(_open_runs, after_fork)
     if parent_process() is not None:
         at_end()
