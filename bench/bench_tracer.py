@@ -122,9 +122,7 @@ def lines_and_changes(n):
     plain, watched = clone(busy_loop), watch("a", "b", max_changes=-1)(clone(busy_loop))
     busy_base = best(plain, n)
     watched_busy = best(watched, n)
-    ztrace_busy = (
-        best(lambda: traced(plain, n // 20, tracer=repr_and_deepcopy(["a", "b"], plain, [])), repeat=3) * 20
-    )
+    ztrace_busy = best(lambda: traced(plain, n // 20, tracer=repr_and_deepcopy(["a", "b"], plain, [])), repeat=3) * 20
     return {
         "untraced line": base / (3 * n),
         "line, nothing changed": per_line,

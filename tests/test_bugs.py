@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import multiprocessing
 from types import SimpleNamespace
 
 import pytest
-import tenscope
 
 torch = pytest.importorskip("torch")
 
-import torch._dynamo  # noqa: E402, F811  (slow: forked children would each import it for their optimizer)
+from forked import compare  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -246,28 +243,6 @@ def inserted(bug):
 def wrapped(bug):
     model = nn.Sequential(layers(), nn.Identity()) if bug else layers()
     train(model, sgd(model))
-
-
-def record(folder, program, bug):
-    from tenscope.launch import autorun
-    from tenscope.launch.options import Options
-
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    autorun.arm(folder, Options())
-    program(bug)
-    atexit._run_exitfuncs()
-
-
-def compare(tmp_path, program):
-    for variant in ("ref", "bug"):
-        child = multiprocessing.get_context("fork").Process(
-            target=record, args=(tmp_path / variant, program, variant == "bug")
-        )
-        child.start()
-        child.join()
-        assert child.exitcode == 0
-    return tenscope.diff(tmp_path / "ref", tmp_path / "bug")
 
 
 @pytest.mark.parametrize(

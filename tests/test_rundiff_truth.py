@@ -107,7 +107,9 @@ def tensors(draw):
 
 
 numbers = st.one_of(
-    st.integers(-(2**63), 2**63 - 1), st.sampled_from([2**60, 2**60 + 1, 2**53, 2**53 + 1, 0, 1]), st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from([2**60, 2**60 + 1, 2**53, 2**53 + 1, 0, 1]),
+    st.booleans(),
     st.sampled_from([0.0, -0.0, 1.0, 0.5, 2.0**60, float("inf")]),
 )
 

@@ -46,6 +46,14 @@ struct DiffPlace {
   std::int64_t step = 0;
   std::int64_t call = 0;
   int rank = 0;
+  bool is_function = false;  // the root has neither submodules nor parameters: a loss, an activation
+};
+
+// An event as one of the runs has it.
+struct DiffEvent {
+  std::string name;
+  std::int64_t step = 0;
+  std::int64_t call = 0;
 };
 
 // What keeps two values from being compared element by element.
@@ -88,6 +96,7 @@ enum class DiffCause : std::uint8_t {
   Value,                 // `tensor`, recorded by hand
   Buffer,                // the buffer `tensor`, after the call of `module`
   Initial,               // the parameter or buffer `tensor`, before the first forward
+  ExtraDraw,             // `module` has the parameter `tensor` in one run only; what is drawn after it is another draw
   ChangedBetweenCalls,   // the parameter or buffer `tensor`, before a later call, and not by the optimizer
   Loss,                  //
   GradientReaching,      // the gradient that arrives at the output of `module`
@@ -103,17 +112,51 @@ enum class DiffCause : std::uint8_t {
 };
 std::string_view to_string(DiffCause cause) noexcept;  // "model_input", "submodule_input", ...
 
+// What keeps an answer from being certain.
+enum class DiffDoubt : std::uint8_t {
+  None,
+  NearNoise,      // the difference is not much larger than the rounding noise of what it depends on
+  OneSideOnly,    // the tensor is in one run only
+  InputsNotSeen,  // what the blamed module is given was not recorded
+  OtherName,      // the blamed module has another name in the second run; only its structure says that it is the same
+  WayNotSeen,     // the way of the gradients was not recorded
+  NotKept,        // something before it could not be judged: the difference may have begun there
+};
+enum class DiffConfidence : std::uint8_t { High, Medium, Low };
+DiffConfidence confidence_of(DiffDoubt doubt) noexcept;
+std::string_view to_string(DiffConfidence confidence) noexcept;  // "high", "medium", "low"
+
 struct DiffReason {
   DiffCause cause = DiffCause::Output;
-  std::string module;          // see DiffCause
-  std::string tensor;          // see DiffCause
-  std::string changed_input;   // an input of the blamed module that it changes in place in one run only
-  std::int64_t step = 0;       // see DiffCause
-  int ended = -1;              // End: the run that ends, 0 or 1
-  std::string exception;       // End: what it raised
-  bool after_unknown = false;  // something before it could not be judged: the difference may have begun there
-  double noise_before = 0;     // the largest relative difference among what it depends on; all of it rounding noise
-  std::string other_dtype;     // the first tensor before it that has equal values in another dtype
+  std::string module;         // see DiffCause
+  std::string tensor;         // see DiffCause
+  std::string changed_input;  // an input of the blamed module that it changes in place in one run only
+  std::int64_t step = 0;      // see DiffCause
+  int ended = -1;             // End: the run that ends, 0 or 1
+  std::string exception;      // End: what it raised
+  DiffDoubt doubt = DiffDoubt::None;
+  // What of the blamed module was compared, and agrees.
+  bool has_inputs = true, has_parameters = true, has_submodules = true;
+  double noise_before = 0;  // the largest relative difference among what it depends on; all of it rounding noise
+  std::string other_dtype;  // the first tensor before it that has equal values in another dtype
+};
+
+// The initial values of a parameter or buffer, as random numbers.
+struct DiffDistribution {
+  bool is_independent = false;  // the values of b have nothing to do with those of a
+  bool is_same = false;         // by mean, deviation, zeros and extremes it may be the same distribution
+  double mean_a = 0, mean_b = 0, std_a = 0, std_b = 0;
+  std::int64_t zeros_a = 0, zeros_b = 0;
+  bool is_another_draw() const noexcept { return is_independent && is_same; }
+};
+
+// What an optimizer's step did to a parameter.
+struct DiffUpdate {
+  std::string optimizer_a, optimizer_b;   // classes, where known
+  std::int64_t moved_a = 0, moved_b = 0;  // elements that it changed
+  std::int64_t moved_both = 0;            // in both runs
+  std::int64_t flipped = 0;               // of these, in opposite directions
+  double ratio = 0;                       // of these, the median of b's update as a part of a's
 };
 
 // A place that starts a difference: what it depends on agrees.
@@ -121,7 +164,10 @@ struct DiffOrigin {
   DiffPlace place;      // place.module is the innermost module to blame
   std::string seen_in;  // module in which the tensor was seen: a submodule's input blames the module around it
   std::string seen_as;  // the name under which it was recorded
+  std::optional<DiffEvent> event_a, event_b;  // the tensor in each run
   DiffMetrics metrics;
+  std::optional<DiffDistribution> distribution;  // Initial
+  std::optional<DiffUpdate> update;              // Update, UpdateFromRounding
   std::optional<DiffPlace> last_agreeing;
   DiffReason reason;
   std::size_t tensors = 1;  // tensors of the same kind, step and phase that begin to differ together with it
@@ -161,6 +207,7 @@ struct DiffNote {
     OtherClasses,  // `count` more modules are
     OtherDtype,    // the values of `subject` are equal, but of dtype `a` in the first run, `b` in the second; `count`
                    // such
+    OtherDraws,    // `count` initial values look like another draw of the same distribution
     IdleInput,     // the input `subject` differs, and nothing comes of it; `count` more such
     MissingRank,   // rank `count` is only in run `side`
     ExtraCalls,    // calls of `subject` in run `side` that have no partner: `a`; `count` of them
@@ -180,6 +227,12 @@ struct DiffNote {
   std::size_t count = 0;
 };
 
+// Where the difference begins with a coarser dtype: does anything differ by more than its rounding?
+struct DiffRounding {
+  std::string dtype;
+  std::optional<DiffOrigin> beyond;  // the first that does
+};
+
 struct RunDiff {
   std::string a, b;  // the runs' folders
   DiffVerdict verdict = DiffVerdict::Nothing;
@@ -188,6 +241,8 @@ struct RunDiff {
   std::optional<DiffPlace> first_unknown;          // the first tensor that could not be judged
   std::vector<DiffOrigin> origins;                 // the first divergence first
   std::size_t origin_count = 0;
+  std::size_t other_draws = 0;  // of these, initial values that look like another draw of the same distribution
+  std::optional<DiffRounding> rounding;
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffRenamed> renamed;
   std::vector<DiffModule> modules;  // those of which anything could be compared

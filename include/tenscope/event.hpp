@@ -41,8 +41,8 @@ inline constexpr std::string_view kByPartsNote = "by_parts";  // a tensor withou
 inline constexpr std::string_view kRecomputedNote = "recomputed";  // an activation checkpoint's second forward
 inline constexpr std::string_view kOutOfSyncNote = "out_of_sync";  // tensors in which the ranks differ
 // Settings in force (phase init).
-inline constexpr std::array<std::string_view, 6> kSettingNotes{"seeds",    "determinism", "precision",
-                                                               "backends", "threads",     "versions"};
+inline constexpr std::array<std::string_view, 7> kSettingNotes{"seeds",   "determinism", "precision", "backends",
+                                                               "threads", "versions",    "optimizer"};
 
 // Why events were dropped (the name of an event of kind Dropped), where the user set that limit.
 inline constexpr std::string_view kWatchLimit = "watch: max_changes reached";

@@ -1,9 +1,10 @@
 // Overview. Modules are matched first (module_tree.cpp); then an event's key is its rank, step, module, call and the
 // rest of its name, with the first run's modules said in the second run's names. Runs mostly go in step, so that equal
 // keys are met side by side; what is left is found by a table. Where one run has more calls of the outermost modules
-// than the other, calls are paired by their inputs first (call_shift.cpp). What is still alone is tried again without
-// its last name (an argument given by keyword, a parameter with another name), then, where no modules are known, by
-// shapes in order.
+// than the other, calls are paired by their inputs first (call_match.cpp). Arguments go by the names that the signature
+// of the module has for them, then as they were recorded, then by their position (arguments.hpp). What is still alone
+// is tried again without its last name (a parameter with another name), then, where no modules are known, by shapes in
+// order.
 #include "compare/align.hpp"
 
 #include <algorithm>
@@ -12,7 +13,9 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "compare/arguments.hpp"
 #include "compare/call_key.hpp"
+#include "compare/parameter_match.hpp"
 #include "compare/sequence.hpp"
 
 namespace tenscope::compare {
@@ -51,7 +54,12 @@ Key key_of(const Item& item) {
 class LaneAligner {
  public:
   LaneAligner(Alignment& alignment, Interner& interner, const Lane& a, const Lane& b)
-      : alignment_(alignment), interner_(interner), a_(a.items), b_(b.items) {
+      : alignment_(alignment),
+        interner_(interner),
+        a_(a.items),
+        b_(b.items),
+        arguments_a_(alignment.tree_a, interner),
+        arguments_b_(alignment.tree_b, interner) {
     pair_.a = &a;
     pair_.b = &b;
     if (auto match = match_calls(a, b, alignment.tree_a, alignment.tree_b, alignment.module_to_a, interner)) {
@@ -64,7 +72,10 @@ class LaneAligner {
 
   LanePair align() {
     const std::size_t common = walk_together();
-    match_by_key(common);
+    match_by_key(common, Naming::ByName);
+    match_by_key(common, Naming::AsRecorded);
+    match_by_key(common, Naming::ByPosition);
+    match_parameters(alignment_, pair_);
     match_without_tail();
     match_plain_names();
     return std::move(pair_);
@@ -77,10 +88,11 @@ class LaneAligner {
   }
 
   // The key of an event of the second run, by the first run's count of steps and calls; nothing where that has no such.
-  std::optional<Key> key_in_b(std::size_t j) const {
+  std::optional<Key> key_in_b(std::size_t j, Naming naming = Naming::ByName) {
     const CallNumber number = pair_.number_of_b(j);
     if (!number.has_partner) return std::nullopt;
     Key key = key_of(b_[j]);
+    key.tail = arguments_b_.tail(b_[j], naming);
     key.step = number.step;
     key.call = number.call;
     return key;
@@ -96,9 +108,10 @@ class LaneAligner {
   }
 
   // The key of an event of the first run in the names of the second; nothing where that has no such module.
-  std::optional<Key> key_in_a(std::size_t i) {
+  std::optional<Key> key_in_a(std::size_t i, Naming naming = Naming::ByName) {
     const Item& item = a_[i];
     Key key = key_of(item);
+    key.tail = arguments_a_.tail(item, naming);
     if (item.root == 0) return key;
     const int partner = item.io == Io::Loss
                             ? partner_inside(alignment_.node_of_a(item))
@@ -124,7 +137,13 @@ class LaneAligner {
     }
   }
 
-  void match_by_key(std::size_t from) {
+  // Whether the signatures say that two inputs are different arguments of the same module.
+  bool are_other_arguments(std::size_t i, std::size_t j) {
+    const TextId a = arguments_a_.argument(a_[i]), b = arguments_b_.argument(b_[j]);
+    return a != b && a != 0 && b != 0 && (arguments_b_.takes(b_[j], a) || arguments_a_.takes(a_[i], b));
+  }
+
+  void match_by_key(std::size_t from, Naming naming) {
     std::unordered_map<Key, std::size_t, KeyHash> in_b;
     std::unordered_map<Key, std::uint32_t, KeyHash> count;
     const auto numbered = [&](Key key) {
@@ -133,21 +152,29 @@ class LaneAligner {
     };
     for (std::size_t j = 0; j < b_.size(); ++j) {
       if (!is_pairable(b_[j]) || pair_.to_a[j] != kAlone) continue;
-      if (const auto key = key_in_b(j)) in_b.emplace(numbered(*key), j);
+      if (const auto key = key_in_b(j, naming)) in_b.emplace(numbered(*key), j);
     }
+    if (in_b.empty()) return;
     count.clear();
     for (std::size_t i = from; i < a_.size(); ++i) {
       if (!is_pairable(a_[i]) || pair_.to_b[i] != kAlone) continue;
-      const auto key = key_in_a(i);
+      const auto key = key_in_a(i, naming);
       if (!key) continue;
-      if (const auto found = in_b.find(numbered(*key)); found != in_b.end()) join(i, found->second);
+      const auto found = in_b.find(numbered(*key));
+      if (found != in_b.end() && !are_other_arguments(i, found->second)) join(i, found->second);
     }
+  }
+
+  // Of a backward() that the other run does not make.
+  bool is_left_alone(const Item& item, std::int64_t step) const {
+    return (item.io == Io::Loss || item.io == Io::Grad) && pair_.uneven_steps.contains(step);
   }
 
   void match_without_tail() {
     std::unordered_map<Key, std::vector<std::size_t>, KeyHash> in_b;
     for (std::size_t j = 0; j < b_.size(); ++j) {
       if (!b_[j].is_tensor() || b_[j].root == 0 || pair_.to_a[j] != kAlone) continue;
+      if (is_left_alone(b_[j], pair_.number_of_b(j).step)) continue;
       auto key = key_in_b(j);
       if (!key) continue;
       key->tail = 0;
@@ -156,13 +183,14 @@ class LaneAligner {
     if (in_b.empty()) return;
     for (std::size_t i = 0; i < a_.size(); ++i) {
       if (!a_[i].is_tensor() || a_[i].root == 0 || pair_.to_b[i] != kAlone) continue;
+      if (is_left_alone(a_[i], a_[i].step)) continue;
       auto key = key_in_a(i);
       if (!key) continue;
       key->tail = 0;
       const auto found = in_b.find(*key);
       if (found == in_b.end()) continue;
       for (const std::size_t j : found->second)
-        if (pair_.to_a[j] == kAlone && a_[i].shape == b_[j].shape) {
+        if (pair_.to_a[j] == kAlone && a_[i].shape == b_[j].shape && !are_other_arguments(i, j)) {
           join(i, j);
           break;
         }
@@ -212,6 +240,7 @@ class LaneAligner {
   Interner& interner_;
   const std::vector<Item>& a_;
   const std::vector<Item>& b_;
+  ArgumentNames arguments_a_, arguments_b_;
   std::unordered_map<int, TextId> scope_in_b_;
   LanePair pair_;
 };

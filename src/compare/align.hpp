@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct LanePair {
   std::vector<CallNumber> numbers_b;  // where calls were matched by their inputs (call_match.hpp); empty: as recorded
   std::vector<std::int64_t> to_b;     // index into b->items, or kAlone; enters, exits and values
   std::vector<std::int64_t> to_a;
+  std::set<std::int64_t> uneven_steps;  // in which the runs call backward() a different number of times
 
   // Step and call of an event of the second run in the first run's count.
   CallNumber number_of_b(std::size_t item) const {

@@ -53,7 +53,7 @@ class Row {
         outer_[i] = stack.back();
         OuterCall& call = calls[stack.back()];
         if (item.io == Io::Input && node == call.node && item.call == call.call && item.is_tensor())
-          call.inputs = call.inputs * 31 + item.fingerprint.low;
+          call.inputs += item.fingerprint.low * 0x9E3779B97F4A7C15ULL;  // in any order: keywords have none
       } else if (item.io == Io::GradOutput || item.io == Io::GradInput) {
         if (const auto made = made_in.find(own_key(item)); made != made_in.end()) {
           outer_[i] = made->second;

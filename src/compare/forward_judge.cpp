@@ -1,5 +1,7 @@
 #include "compare/forward_judge.hpp"
 
+#include <utility>
+
 namespace tenscope::compare {
 
 void date(Origin& origin, const Observation& change, const LaneState& state) {
@@ -15,12 +17,16 @@ void ForwardJudge::visit_initial(const Observation& o) {
   before.add(state_.gradients);
   before.add(state_.modules.of(node, item.tail));
   const Judged judged = state_.judge(o, before, Stage::Optimizer);
-  if (judged.is_origin())
-    state_.blame(o, state_.text(item.scope),
-                 {.cause = state_.frames.was_called(node) ? DiffCause::ChangedBetweenCalls : DiffCause::Initial,
-                  .module = state_.text(item.scope),
-                  .tensor = state_.text(item.name)},
-                 before);
+  if (judged.is_origin()) {
+    Origin& origin =
+        state_.blame(o, state_.text(item.scope),
+                     {.cause = state_.frames.was_called(node) ? DiffCause::ChangedBetweenCalls : DiffCause::Initial,
+                      .module = state_.text(item.scope),
+                      .tensor = state_.text(item.name)},
+                     before);
+    if (origin.reason.cause == DiffCause::Initial) origin.distribution = state_.distribution_of(o);
+    if (origin.distribution && origin.distribution->is_another_draw()) state_.count_other_draw();
+  }
   state_.modules.set(node, item.tail, judged.trust);
   state_.latest_value[state_.parameter_of(o)] = o;
 }
@@ -79,6 +85,7 @@ void ForwardJudge::blame_input(const Observation& o, int id, const Trust& inputs
 
 void ForwardJudge::note_result(int id, const Judged& judged) {
   ++state_.frames[id].results;
+  state_.frames[state_.frames[id].parent].has_results_inside = true;
   if (judged.is_beyond_noise() || judged.verdict == Verdict::Unknown) ++state_.frames[id].affected;
 }
 
@@ -100,7 +107,35 @@ void ForwardJudge::confirm(Frame& frame) {
   frame.pending.clear();
 }
 
+// One parameter more in one run, and all that are drawn after it get other random numbers.
+void ForwardJudge::blame_extra_draw() {
+  const Origin* first = nullptr;
+  for (const Origin& origin : state_.origins) {
+    if (origin.reason.cause == DiffCause::ParameterOfItsOwn) return;  // that says it already
+    if (!origin.distribution) continue;
+    if (!origin.distribution->is_another_draw()) return;
+    if (first == nullptr) first = &origin;
+  }
+  if (first == nullptr) return;
+  const auto place = [](const Observation& o) { return o.a != kNothing ? o.a : o.b; };
+  const std::pair<const int, Observation>* earliest = nullptr;
+  for (const auto& lone : state_.lone_parameters) {
+    const std::int64_t drawn = lone.second.a != kNothing ? first->seen.a : first->seen.b;
+    if (place(lone.second) < drawn && (earliest == nullptr || place(lone.second) < place(earliest->second)))
+      earliest = &lone;
+  }
+  if (earliest == nullptr) return;
+  const std::string module = state_.module_path(earliest->first);
+  Origin origin = state_.make_origin(
+      earliest->second, module,
+      {.cause = DiffCause::ExtraDraw, .module = module, .tensor = state_.text(state_.item_of(earliest->second).name)},
+      {});
+  origin.position = first->position;
+  state_.origins.push_back(std::move(origin));
+}
+
 void ForwardJudge::finish() {
+  blame_extra_draw();
   for (int id = 0; id < state_.frames.size(); ++id) confirm(state_.frames[id]);
 }
 
@@ -152,6 +187,9 @@ void ForwardJudge::visit_buffer(const Observation& seen) {
 // is its caller's doing, or a module in it changed a tensor in place in one run only.
 void ForwardJudge::blame_code_of(int frame, const Observation& o, DiffReason reason, const Trust& inputs) {
   Frames& frames = state_.frames;
+  reason.has_inputs = !frames[frame].inputs.empty();
+  reason.has_parameters = state_.has_parameters(frames[frame].node);
+  reason.has_submodules = frames[frame].has_results_inside;
   if (const auto lone = state_.lone_parameters.find(frames[frame].node); lone != state_.lone_parameters.end()) {
     state_.blame(lone->second, frames.path(frame),
                  {.cause = DiffCause::ParameterOfItsOwn,

@@ -38,6 +38,7 @@ class ForwardJudge {
   void blame_code_of(int frame, const Observation& o, DiffReason reason, const Trust& inputs);
   void blame_input(const Observation& o, int frame, const Trust& inputs);
   void confirm(Frame& frame);
+  void blame_extra_draw();
   void note_result(int frame, const Judged& judged);
 
   LaneState& state_;

@@ -21,6 +21,7 @@ struct Frame {
   Trust forward;
   Trust backward;
   bool has_backward = false;
+  bool has_results_inside = false;      // something that a submodule returned was compared
   std::int64_t input_on_one_side = -1;  // index into the observations
   std::vector<Fingerprint> inputs;      // in the first run
   bool is_entered = false;              // its enter was recorded, and so its exit will be

@@ -46,8 +46,13 @@ LaneState::LaneState(const Alignment& the_alignment, std::size_t the_lane, const
       noise_(noise),
       findings_(findings) {
   find_lone_parameters();
-  for (const Item& item : a) {
+  has_parameters_.resize(alignment.tree_a.nodes.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const Item& item = a[i];
     const int node = alignment.node_of_a(item);
+    if (item.io == Io::Param && pair.to_b[i] != kAlone)
+      for (int at = node; at >= 0; at = alignment.tree_a.nodes[static_cast<std::size_t>(at)].parent)
+        has_parameters_[static_cast<std::size_t>(at)] = true;
     if (item.io == Io::Grad) {
       double& largest = largest_gradient_[{node, item.step, item.call}];
       largest = std::max(largest, item.abs_max);
@@ -117,6 +122,8 @@ Judged LaneState::judge(const Observation& o, const Trust& inputs, Stage stage, 
   module.is_compared = true;
   if (judged.verdict != Verdict::Equal) module.is_bit_equal = false;
   if (judged.verdict == Verdict::Unknown) module.is_unknown = true;
+  const bool agrees = !judged.is_beyond_noise() && judged.verdict != Verdict::Unknown;
+  if (agrees && o.is_on_both_sides() && item.is_tensor()) ++module.agreeing;
   if (judged.is_beyond_noise() && module.is_within_tolerance) {
     module.is_within_tolerance = false;
     module.step = item.step;
@@ -125,7 +132,9 @@ Judged LaneState::judge(const Observation& o, const Trust& inputs, Stage stage, 
   return judged;
 }
 
-Judged LaneState::judge_pair(const Observation& o, const Trust& inputs, Stage stage, double floor) {
+Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage stage, double floor) {
+  Trust inputs = trust;
+  inputs.noise = std::max(inputs.noise, noise_.assumed_noise());
   findings_.compared += o.is_on_both_sides() ? 1 : 0;
   const auto beyond_noise = [&]() -> Judged {
     if (!inputs.is_tainted && !inputs.is_suspect) return {Verdict::Origin, {.is_tainted = true}};
@@ -167,6 +176,13 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& inputs, Stage st
   return {Verdict::Noise, {.noise = is_exact(dtype) ? 1.0 : error.relative()}};
 }
 
+std::optional<DiffDistribution> LaneState::distribution_of(const Observation& o) const {
+  if (!measures_.distribution || !o.is_on_both_sides()) return std::nullopt;
+  const Item &x = a[static_cast<std::size_t>(o.a)], &y = b[static_cast<std::size_t>(o.b)];
+  if (!x.is_tensor() || !y.is_tensor() || x.shape != y.shape) return std::nullopt;
+  return measures_.distribution(x, y);
+}
+
 bool LaneState::is_wrong_update(const Observation& after) const {
   const ParameterKey key = parameter_of(after);
   const auto before = latest_value.find(key), gradient = latest_gradient.find(key);
@@ -195,7 +211,7 @@ void LaneState::note_dtype_change(const Observation& o) {
 
 Origin LaneState::make_origin(const Observation& o, std::string path, DiffReason reason, const Trust& inputs) const {
   const Item& item = item_of(o);
-  reason.after_unknown = inputs.is_unknown;
+  if (inputs.is_unknown) reason.doubt = DiffDoubt::NotKept;
   reason.noise_before = inputs.noise;
   if (inputs.other_dtype >= 0)
     reason.other_dtype = text(item_of(observations[static_cast<std::size_t>(inputs.other_dtype)]).name);

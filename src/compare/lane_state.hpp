@@ -20,15 +20,18 @@ namespace tenscope::compare {
 
 // A parameter at one step of an optimizer, by its events.
 struct UpdateItems {
-  const Item *before, *after, *gradient;
+  const Item *before, *after, *gradient;  // the gradient may be missing: nullptr
 };
 
 // Nothing where the tensors' bytes were not kept.
 using MeasureUpdate = std::function<std::optional<UpdateError>(const UpdateItems& a, const UpdateItems& b)>;
 
+using MeasureDistribution = std::function<DiffDistribution(const Item& a, const Item& b)>;
+
 struct Measures {
   Measure pair;
-  MeasureUpdate update;  // may be empty
+  MeasureUpdate update;              // may be empty
+  MeasureDistribution distribution;  // may be empty
 };
 
 enum class Verdict : std::uint8_t { Equal, SameValues, Noise, Unknown, Consequence, Origin };
@@ -74,8 +77,15 @@ class LaneState {
   // Where a parameter stands in the model's order; the largest number for what is none.
   std::size_t parameter_order(const Observation& o) const;
 
+  // How the initial values of a parameter or buffer are distributed; nothing for what is no tensor in both runs.
+  std::optional<DiffDistribution> distribution_of(const Observation& o) const;
+  void count_other_draw() { ++findings_.other_draws; }
+
   std::string text(TextId id) const { return std::string(interner.text(id)); }
   std::string module_path(int node) const;
+
+  // Whether parameters of the module, or of one inside it, are in both runs.
+  bool has_parameters(int node) const { return node >= 0 && has_parameters_[static_cast<std::size_t>(node)]; }
 
   Trust at_hand(int frame) const;  // what the code of a module call has at hand
   double gradient_floor(const Observation& o) const;
@@ -110,6 +120,7 @@ class LaneState {
   const NoiseJudge& noise_;
   Findings& findings_;
   std::unordered_map<ParameterKey, std::size_t, ParameterKeyHash> parameter_order_;
+  std::vector<bool> has_parameters_;  // by node
   struct Backward {
     int node;
     std::int64_t step, call;

@@ -1,5 +1,7 @@
 #include "compare/module_tree.hpp"
 
+#include <simdjson.h>
+
 #include <algorithm>
 
 namespace tenscope::compare {
@@ -46,13 +48,25 @@ class TreeBuilder {
     if (item.cls != 0 && module.cls == 0) module.cls = item.cls;
     if (item.kind == EventKind::Enter) module.is_called = true;
     if (item.kind == EventKind::Enter && module.site == 0) module.site = item.site;
+    if (item.kind == EventKind::Enter && item.text != 0) set_arguments(module, interner_.text(item.text));
     if (item.kind == EventKind::Enter) module.order = std::min<std::uint64_t>(module.order, position_++);
+    if (item.io == Io::Param || item.io == Io::Buffer) module.has_state = true;
     if (!item.is_tensor()) return;
     if (item.phase == Phase::Init) {
       module.structure = mix(mix(module.structure, item.tail), mix(item.shape, static_cast<std::uint64_t>(item.io)));
       if (item.io == Io::Param) module.content = mix(module.content, item.fingerprint.low);
     } else if (item.io == Io::Output && item.call == 0 && module.content == 0) {
       first_output_.try_emplace(id, item.fingerprint.low);
+    }
+  }
+
+  // From the JSON of a list of texts.
+  void set_arguments(ModuleNode& module, std::string_view json) {
+    simdjson::dom::array names;
+    if (!module.arguments.empty() || parser_.parse(json.data(), json.size()).get(names) != simdjson::SUCCESS) return;
+    for (const auto name : names) {
+      std::string_view text;
+      if (name.get(text) == simdjson::SUCCESS) module.arguments.push_back(interner_.text(text));
     }
   }
 
@@ -75,6 +89,7 @@ class TreeBuilder {
 
   Interner& interner_;
   ModuleTree tree_;
+  simdjson::dom::parser parser_;
   std::unordered_map<int, std::uint64_t> first_output_;
   std::uint64_t position_ = 0;
 };

@@ -40,12 +40,16 @@ double default_tolerance(DType dtype) noexcept;
 // which the tensor's own size says nothing.
 class NoiseJudge {
  public:
-  explicit NoiseJudge(std::optional<double> tolerance) : tolerance_(tolerance) {}
+  // `assumed_noise`: what every tensor may carry as noise of its inputs, as where one run computes in a coarser dtype.
+  explicit NoiseJudge(std::optional<double> tolerance, double assumed_noise = 0)
+      : tolerance_(tolerance), assumed_noise_(assumed_noise) {}
+  double assumed_noise() const { return assumed_noise_; }
   bool has_own_tolerance() const { return tolerance_.has_value(); }
   bool is_noise(const PairError& error, DType dtype, const Trust& inputs, Stage stage, double floor) const;
 
  private:
   std::optional<double> tolerance_;
+  double assumed_noise_;
 };
 
 }  // namespace tenscope::compare

@@ -33,7 +33,7 @@ class Lister {
     for (std::size_t j = 0; j < b_.size(); ++j) {
       if (pair_.to_a[j] != kAlone)
         after = static_cast<std::size_t>(pair_.to_a[j]);
-      else if (j < last_paired_b_ && is_telling(b_[j], key_of_b(j)))
+      else if (j < last_paired_b_ && is_telling(b_[j], pair_.number_of_b(j).step, key_of_b(j)))
         only_b[after].push_back(static_cast<std::int64_t>(j));
     }
     std::vector<Observation> observations;
@@ -41,7 +41,7 @@ class Lister {
     for (std::size_t i = 0; i < a_.size(); ++i) {
       const bool is_paired = pair_.to_b[i] != kAlone;
       if (is_paired || a_[i].kind == EventKind::Enter || a_[i].kind == EventKind::Exit ||
-          (i < last_paired_a_ && is_telling(a_[i], key_of_a(i))))
+          (i < last_paired_a_ && is_telling(a_[i], a_[i].step, key_of_a(i))))
         observations.push_back({static_cast<std::int64_t>(i), pair_.to_b[i]});
       if (only_b.empty()) continue;
       if (const auto found = only_b.find(i); found != only_b.end())
@@ -64,8 +64,9 @@ class Lister {
   }
 
   // An event on one side only, of a module of both.
-  bool is_telling(const Item& item, const CallKey& key) const {
+  bool is_telling(const Item& item, std::int64_t step, const CallKey& key) const {
     if (!item.is_tensor() || key.node < 0) return false;
+    if (item.io == Io::Grad) return !pair_.uneven_steps.contains(step);
     if (is_gradient(item)) return true;
     if (item.io == Io::Param) return item.phase == Phase::Optimizer && updated_steps_.contains(item.step);
     const bool is_changed_buffer = item.io == Io::Buffer && item.phase != Phase::Init;

@@ -38,11 +38,14 @@ void OptimizerJudge::visit_updated(const Observation& seen) {
   Trust inputs = state_.gradients;
   inputs.add(gradients_);
   inputs.add(state_.modules.of(node, item.tail));
+  const auto latest = state_.latest_value.find(state_.parameter_of(seen));
+  const Observation before = latest == state_.latest_value.end() ? Observation{} : latest->second;
   const Judged judged = state_.judge(o, inputs, Stage::Optimizer);
   const std::string module = state_.text(item.scope);
   const DiffReason reason{.cause = DiffCause::Update, .module = module, .tensor = state_.text(item.name)};
   if (judged.verdict == Verdict::Noise && inputs.noise == 0 && !rounded_update_) {
     rounded_update_ = state_.make_origin(o, module, reason, inputs);
+    rounded_update_->before = before;
     date(*rounded_update_, seen, state_);
   }
   if (judged.is_origin() && rounded_update_ && rounded_update_->step < item.step) {
@@ -52,7 +55,9 @@ void OptimizerJudge::visit_updated(const Observation& seen) {
     state_.origins.push_back(std::move(origin));
     rounded_update_.reset();
   } else if (judged.is_origin()) {
-    date(state_.blame(o, module, reason, inputs), seen, state_);
+    Origin& origin = state_.blame(o, module, reason, inputs);
+    origin.before = before;
+    date(origin, seen, state_);
   }
   state_.modules.set(node, item.tail, judged.trust);
   state_.latest_value[state_.parameter_of(seen)] = o;

@@ -22,6 +22,8 @@ struct Origin {
   DiffReason reason;
   std::int64_t last_agreeing = kNothing;  // in a's items
   std::size_t tensors = 1;
+  std::optional<DiffDistribution> distribution;  // of initial values
+  Observation before;                            // of an optimizer's update: the parameter before it
   // What orders origins that arise together: gradients and parameters of one step, initial values.
   std::int64_t step = 0;
   Phase phase = Phase::None;
@@ -36,7 +38,8 @@ struct ModuleVerdict {
   bool is_bit_equal = true;
   bool is_within_tolerance = true;
   bool is_unknown = false;
-  std::int64_t step = 0;  // of the first tensor beyond tolerance
+  std::size_t agreeing = 0;  // tensors that are equal, or but for noise
+  std::int64_t step = 0;     // of the first tensor beyond tolerance
   Phase phase = Phase::None;
 };
 
@@ -60,6 +63,7 @@ struct Findings {
   std::optional<DtypeChange> dtype_change;
   std::vector<IdleInput> idle_inputs;
   std::size_t compared = 0, bit_equal = 0, same_values = 0, noise = 0, unknown = 0, consequences = 0;
+  std::size_t other_draws = 0;       // initial values that look like another draw of the same distribution
   std::size_t idle = 0;              // tensors that differ, from which nothing follows
   std::size_t compared_results = 0;  // of these, outputs, losses and values recorded by hand
 };

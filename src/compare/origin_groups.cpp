@@ -23,7 +23,7 @@ class Grouper {
   }
 
  private:
-  using Rank = std::pair<std::uint64_t, std::size_t>;
+  using Rank = std::tuple<bool, std::uint64_t, std::size_t>;
   using Key = std::tuple<std::int64_t, Phase, bool, std::int64_t, std::string>;
   struct Member {
     Origin origin;
@@ -41,13 +41,16 @@ class Grouper {
     return item.io == Io::Param || item.io == Io::Grad || (item.io == Io::Buffer && item.phase == Phase::Init);
   }
 
-  // Of initial values the one that is used first comes first, of gradients and parameters the first of the model.
+  // Of initial values the one that is used first comes first, but those that are another draw of the same distribution
+  // come last; of gradients and parameters the first of the model.
   Rank rank(const Origin& origin) const {
     const int node = state_.node_of(observed(origin));
     const bool is_initial = item_of(origin).phase == Phase::Init && node >= 0;
     const std::uint64_t order = is_initial ? state_.alignment.tree_a.nodes[static_cast<std::size_t>(node)].order : 0;
     const std::size_t among_parameters = state_.parameter_order(observed(origin));
-    return {order, among_parameters == std::numeric_limits<std::size_t>::max() ? origin.position : among_parameters};
+    const bool is_another_draw = origin.distribution && origin.distribution->is_another_draw();
+    return {is_another_draw, order,
+            among_parameters == std::numeric_limits<std::size_t>::max() ? origin.position : among_parameters};
   }
 
   void add(Origin origin) {

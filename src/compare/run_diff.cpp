@@ -31,10 +31,15 @@ std::string_view reported_io(Io io) {
   }
 }
 
+// Causes of which the inputs of the blamed module are part of the argument.
+bool is_by_inputs(DiffCause cause) {
+  return cause == DiffCause::Output || cause == DiffCause::ChangedInput || cause == DiffCause::SubmoduleInput;
+}
+
 class ResultMaker {
  public:
-  ResultMaker(const Alignment& alignment, const Interner& interner, const Describe& describe)
-      : alignment_(alignment), interner_(interner), describe_(describe) {}
+  ResultMaker(const Alignment& alignment, const Interner& interner, const Describe& describe, const Findings& findings)
+      : alignment_(alignment), interner_(interner), describe_(describe), findings_(findings) {}
 
   DiffOrigin make(const Origin& origin) const {
     const LanePair& lane = alignment_.lanes[origin.lane];
@@ -43,15 +48,25 @@ class ResultMaker {
     result.place.module = origin.blamed;
     result.place.phase = to_string(origin.phase);
     const Item& seen = item(lane, origin.seen);
-    if (const ModuleNode* module = module_of(seen.root, origin.blamed)) {
-      result.place.cls = interner_.text(module->cls);
-      if (result.place.site.empty()) result.place.site = interner_.text(module->site);
+    const int node = node_of(seen.root, origin.blamed);
+    if (node >= 0) {
+      const ModuleNode& module = alignment_.tree_a.nodes[static_cast<std::size_t>(node)];
+      result.place.cls = interner_.text(module.cls);
+      if (result.place.site.empty()) result.place.site = interner_.text(module.site);
     }
+    if (origin.shown.a != kNothing) result.event_a = event(lane.a->items[static_cast<std::size_t>(origin.shown.a)]);
+    if (origin.shown.b != kNothing) result.event_b = event(lane.b->items[static_cast<std::size_t>(origin.shown.b)]);
     result.seen_in = interner_.text(seen.scope);
     result.seen_as = interner_.text(seen.name);
     result.reason = origin.reason;
     result.tensors = origin.tensors;
-    if (origin.last_agreeing != kNothing) result.last_agreeing = place(lane, {origin.last_agreeing, kNothing});
+    result.distribution = origin.distribution;
+    if (origin.last_agreeing != kNothing) {
+      result.last_agreeing = place(lane, {origin.last_agreeing, kNothing});
+      const bool is_itself =
+          result.last_agreeing->name == result.place.name && result.last_agreeing->step == result.place.step;
+      if (is_itself) result.last_agreeing.reset();
+    }
     if (origin.reason.cause == DiffCause::End) {
       const LastValues last = last_values(lane);
       result.reason.module = result.place.module;
@@ -59,7 +74,9 @@ class ResultMaker {
       result.metrics = last.metrics;
     } else {
       result.metrics = metrics(lane, origin.shown);
+      result.update = update(lane, origin);
     }
+    if (result.reason.doubt == DiffDoubt::None) result.reason.doubt = doubt(origin, node, result.metrics);
     return result;
   }
 
@@ -76,6 +93,7 @@ class ResultMaker {
     place.step = at.step;
     place.call = at.call;
     place.rank = lane.a->rank;
+    place.is_function = is_function(at.root);
     return place;
   }
 
@@ -90,9 +108,55 @@ class ResultMaker {
                            : lane.b->items[static_cast<std::size_t>(o.b)];
   }
 
+  DiffEvent event(const Item& item) const {
+    return {.name = std::string(interner_.text(item.name)), .step = item.step, .call = item.call};
+  }
+
+  bool is_function(TextId root) const {
+    const int node = alignment_.tree_a.find(root, 0);
+    if (node < 0) return false;
+    const ModuleNode& module = alignment_.tree_a.nodes[static_cast<std::size_t>(node)];
+    return module.is_called && module.children.empty() && !module.has_state;
+  }
+
+  // What the optimizer made of a parameter in each run.
+  std::optional<DiffUpdate> update(const LanePair& lane, const Origin& origin) const {
+    const DiffCause cause = origin.reason.cause;
+    if (cause != DiffCause::Update && cause != DiffCause::UpdateFromRounding) return std::nullopt;
+    if (!describe_.update || !origin.before.is_on_both_sides() || !origin.shown.is_on_both_sides()) return std::nullopt;
+    const auto items = [&](const Lane& of, std::int64_t Observation::* side) {
+      const auto at = [&](const Observation& o) { return &of.items[static_cast<std::size_t>(o.*side)]; };
+      return UpdateItems{at(origin.before), at(origin.shown), nullptr};
+    };
+    return describe_.update(items(*lane.a, &Observation::a), items(*lane.b, &Observation::b));
+  }
+
+  DiffDoubt doubt(const Origin& origin, int node, const DiffMetrics& metrics) const {
+    const DiffReason& reason = origin.reason;
+    if (reason.cause == DiffCause::End) return DiffDoubt::None;
+    if (!origin.shown.is_on_both_sides()) return DiffDoubt::OneSideOnly;
+    if (reason.cause == DiffCause::GradientUnexplained || reason.cause == DiffCause::GradientBetween)
+      return DiffDoubt::WayNotSeen;
+    if (is_by_inputs(reason.cause) && !reason.has_inputs) return DiffDoubt::InputsNotSeen;
+    if (reason.noise_before > 0 && metrics.rel_max < thresholds::kFarFromNoise * reason.noise_before)
+      return DiffDoubt::NearNoise;
+    return is_known_by_structure(node) ? DiffDoubt::OtherName : DiffDoubt::None;
+  }
+
+  // A module that has another name in the second run, and of which no tensor agrees.
+  bool is_known_by_structure(int node) const {
+    if (node < 0) return false;
+    const auto index = static_cast<std::size_t>(node);
+    const int partner = alignment_.module_to_b[index];
+    if (partner < 0 || findings_.modules[index].agreeing > 0) return false;
+    const ModuleNode &a = alignment_.tree_a.nodes[index],
+                     &b = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)];
+    return last_part(a.path) != last_part(b.path);
+  }
+
   DiffMetrics metrics(const LanePair& lane, const Observation& o) const {
     if (o.is_on_both_sides())
-      return describe_(lane.a->items[static_cast<std::size_t>(o.a)], lane.b->items[static_cast<std::size_t>(o.b)]);
+      return describe_.pair(lane.a->items[static_cast<std::size_t>(o.a)], lane.b->items[static_cast<std::size_t>(o.b)]);
     DiffMetrics metrics;
     metrics.obstacle = o.a == kNothing ? DiffObstacle::MissingInFirst : DiffObstacle::MissingInSecond;
     metrics.max_abs = metrics.rel_max = metrics.rel_l2 = metrics.correlation = std::numeric_limits<double>::quiet_NaN();
@@ -109,17 +173,36 @@ class ResultMaker {
     return {};
   }
 
-  const ModuleNode* module_of(TextId root, const std::string& path) const {
+  int node_of(TextId root, const std::string& path) const {
     const auto& nodes = alignment_.tree_a.nodes;
     const auto found = std::find_if(nodes.begin(), nodes.end(),
                                     [&](const ModuleNode& node) { return node.root == root && node.path == path; });
-    return found == nodes.end() ? nullptr : &*found;
+    return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
   }
 
   const Alignment& alignment_;
   const Interner& interner_;
   const Describe& describe_;
+  const Findings& findings_;
 };
+
+// The coarser of the two dtypes of floats where the differences begin with another one.
+std::optional<DType> coarser_dtype(const Findings& findings, const Alignment& alignment) {
+  if (findings.origins.empty()) return std::nullopt;
+  const auto coarser = [&](std::size_t lane, const Observation& o) -> std::optional<DType> {
+    if (!o.is_on_both_sides()) return std::nullopt;
+    const Item& a = alignment.lanes[lane].a->items[static_cast<std::size_t>(o.a)];
+    const Item& b = alignment.lanes[lane].b->items[static_cast<std::size_t>(o.b)];
+    const bool are_floats =
+        a.is_tensor() && b.is_tensor() && kind_of(a.dtype) == DTypeKind::Float && kind_of(b.dtype) == DTypeKind::Float;
+    if (!are_floats || a.dtype == b.dtype) return std::nullopt;
+    return unit_roundoff(a.dtype) > unit_roundoff(b.dtype) ? a.dtype : b.dtype;
+  };
+  const Origin& first = findings.origins.front();
+  if (const auto dtype = coarser(first.lane, first.seen)) return dtype;
+  if (!findings.dtype_change) return std::nullopt;
+  return coarser(findings.dtype_change->lane, findings.dtype_change->observation);
+}
 
 std::set<int> ranks_of(const Timeline& timeline) {
   std::set<int> ranks;
@@ -209,6 +292,34 @@ bool has_results(const Timeline& timeline) {
   });
 }
 
+// Goes through the runs once more, with the rounding of that dtype taken for granted.
+DiffRounding judge_beyond_rounding(DType dtype, const Alignment& alignment, const Interner& interner,
+                                   const Measures& measures, const Describe& describe, const RunDiffOptions& options) {
+  const Findings findings = find_origins(alignment, interner, measures,
+                                         {.noise = NoiseJudge(options.tolerance, unit_roundoff(dtype)),
+                                          .allow_prefix = options.allow_prefix,
+                                          .on_progress = {}});
+  DiffRounding rounding{.dtype = std::string(to_string(dtype)), .beyond = {}};
+  if (!findings.origins.empty())
+    rounding.beyond = ResultMaker(alignment, interner, describe, findings).make(findings.origins.front());
+  return rounding;
+}
+
+void name_optimizers(const Settings& a, const Settings& b, RunDiff& diff) {
+  const auto optimizer_of = [](const Settings& settings) {
+    const auto found = settings.find("optimizer.class");
+    if (found == settings.end() || found->second.size() < 2) return std::string();
+    return found->second.substr(1, found->second.size() - 2);  // without JSON's quotes
+  };
+  const auto name = [&](DiffOrigin& origin) {
+    if (!origin.update) return;
+    origin.update->optimizer_a = optimizer_of(a);
+    origin.update->optimizer_b = optimizer_of(b);
+  };
+  for (DiffOrigin& origin : diff.origins) name(origin);
+  if (diff.first_divergence) name(*diff.first_divergence);
+}
+
 DiffVerdict verdict_of(const RunDiff& diff) {
   if (diff.compared == 0) return DiffVerdict::Nothing;
   if (!diff.origins.empty() || diff.origin_count > 0) return DiffVerdict::Differs;
@@ -241,7 +352,12 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   diff.consequences = findings.consequences;
   diff.idle = findings.idle;
   diff.origin_count = findings.origins.size();
-  const ResultMaker maker(alignment, interner, describe);
+  diff.other_draws = static_cast<std::size_t>(std::ranges::count_if(findings.origins, [](const Origin& origin) {
+    return origin.distribution && origin.distribution->is_another_draw();
+  }));
+  if (const auto dtype = coarser_dtype(findings, alignment))
+    diff.rounding = judge_beyond_rounding(*dtype, alignment, interner, measures, describe, options);
+  const ResultMaker maker(alignment, interner, describe, findings);
   for (const Origin& origin : findings.origins) {
     if (diff.origins.size() == options.max_origins) break;
     diff.origins.push_back(maker.make(origin));
@@ -264,10 +380,14 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   }
   diff.renamed = std::move(alignment.renamed);
   diff.unmatched = std::move(alignment.unmatched);
-  diff.settings = compare_settings(a, b, interner);
+  const Settings settings_a = settings_of(a, interner), settings_b = settings_of(b, interner);
+  diff.settings = compare_settings(settings_a, settings_b);
+  name_optimizers(settings_a, settings_b, diff);
   diff.notes = std::move(alignment.notes);
   note_other_classes(alignment, interner, diff);
   if (findings.dtype_change) note_dtype_change(*findings.dtype_change, alignment, interner, diff);
+  if (findings.other_draws > 0)
+    diff.notes.push_back({.kind = DiffNote::Kind::OtherDraws, .count = findings.other_draws});
   for (const IdleInput& input : findings.idle_inputs) {
     const LanePair& lane = alignment.lanes[input.lane];
     const Item& item = lane.a->items[static_cast<std::size_t>(input.observation.a)];

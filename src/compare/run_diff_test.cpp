@@ -115,9 +115,8 @@ RunDiff diff(const TwoLayers& a, const TwoLayers& b, Interner& interner, const R
   const auto far_apart = [](const Item&, const Item&) {
     return PairError{.count = 1, .differing = 1, .max_abs = 1, .scale = 1, .rel_l2 = 1};
   };
-  return diff_timelines(
-      a.timeline(), b.timeline(), interner, {.pair = far_apart, .update = {}},
-      [](const Item&, const Item&) { return DiffMetrics{}; }, options);
+  return diff_timelines(a.timeline(), b.timeline(), interner, {.pair = far_apart, .update = {}, .distribution = {}},
+                        {.pair = [](const Item&, const Item&) { return DiffMetrics{}; }, .update = {}}, options);
 }
 
 TEST(RunDiff, BlamesTheFirstPlaceWhoseInputsAgree) {

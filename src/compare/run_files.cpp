@@ -56,8 +56,11 @@ RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& op
   RunDiff diff = compare::diff_timelines(
       timeline_a, timeline_b, interner,
       {.pair = [&](const Item& x, const Item& y) { return values.measure(x, y); },
-       .update = [&](const auto& x, const auto& y) { return values.measure_update(x, y); }},
-      [&](const Item& x, const Item& y) { return values.describe(x, y); }, options);
+       .update = [&](const auto& x, const auto& y) { return values.measure_update(x, y); },
+       .distribution = [&](const Item& x, const Item& y) { return values.measure_distribution(x, y); }},
+      {.pair = [&](const Item& x, const Item& y) { return values.describe(x, y); },
+       .update = [&](const auto& x, const auto& y) { return values.describe_update(x, y); }},
+      options);
   diff.a = reader_a.path().string();
   diff.b = reader_b.path().string();
   note_state(reader_a, 0, diff);

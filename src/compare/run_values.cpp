@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compare/call_key.hpp"
+#include "compare/draw.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -50,19 +51,41 @@ PairError RunValues::measure_tensors(const Item& x, const Item& y) const {
   return compare::measure(data_a.view, data_b.view);
 }
 
-std::optional<UpdateError> RunValues::measure_update(const UpdateItems& x, const UpdateItems& y) const {
+namespace {
+
+// Calls use(tensors of a, tensors of b) where all are floats of one dtype and shape whose bytes were kept.
+template <class Use>
+auto with_update_tensors(const Reader& a, const Reader& b, const UpdateItems& x, const UpdateItems& y, Use use)
+    -> std::optional<decltype(use(UpdateTensors{}, UpdateTensors{}))> {
   for (const UpdateItems* items : {&x, &y})
     for (const Item* item : {items->before, items->after, items->gradient}) {
+      if (item == nullptr) continue;
       const bool is_like_the_first = item->dtype == x.after->dtype && item->shape == x.after->shape;
       if (!item->has_bytes || !is_like_the_first || kind_of(item->dtype) != DTypeKind::Float) return std::nullopt;
     }
   std::vector<TensorData> held;
   const auto tensors = [&](const Reader& reader, const UpdateItems& items) {
-    const auto view = [&](const Item* item) { return held.emplace_back(reader.tensor(item->event)).view; };
+    const auto view = [&](const Item* item) {
+      return item == nullptr ? TensorView{} : held.emplace_back(reader.tensor(item->event)).view;
+    };
     return UpdateTensors{view(items.before), view(items.after), view(items.gradient)};
   };
-  const UpdateTensors of_a = tensors(a_, x), of_b = tensors(b_, y);
-  return compare::measure_update(of_a, of_b);
+  const UpdateTensors of_a = tensors(a, x), of_b = tensors(b, y);
+  return use(of_a, of_b);
+}
+
+}  // namespace
+
+std::optional<UpdateError> RunValues::measure_update(const UpdateItems& x, const UpdateItems& y) const {
+  return with_update_tensors(a_, b_, x, y, compare::measure_update);
+}
+
+std::optional<DiffUpdate> RunValues::describe_update(const UpdateItems& x, const UpdateItems& y) const {
+  return with_update_tensors(a_, b_, x, y, compare::describe_update);
+}
+
+DiffDistribution RunValues::measure_distribution(const Item& x, const Item& y) {
+  return compare_distributions(record_of(a_, x), record_of(b_, y), measure(x, y));
 }
 
 DiffMetrics RunValues::describe(const Item& x, const Item& y) const {

@@ -17,7 +17,9 @@ class RunValues {
 
   PairError measure(const Item& x, const Item& y);
   std::optional<UpdateError> measure_update(const UpdateItems& x, const UpdateItems& y) const;
+  DiffDistribution measure_distribution(const Item& x, const Item& y);
   DiffMetrics describe(const Item& x, const Item& y) const;
+  std::optional<DiffUpdate> describe_update(const UpdateItems& x, const UpdateItems& y) const;
 
  private:
   struct ContentPair {

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include <map>
-
 namespace tenscope::compare {
-namespace {
 
-// "seeds.torch" -> "0", over all notes whose meta is an object; the first process that has a setting counts.
-std::map<std::string, std::string> settings_of(const Timeline& timeline, const Interner& interner) {
-  std::map<std::string, std::string> settings;
+// Over all notes of the beginning whose meta is an object; the first process that has a setting counts.
+Settings settings_of(const Timeline& timeline, const Interner& interner) {
+  Settings settings;
   simdjson::dom::parser parser;
   for (const Lane& lane : timeline.lanes)
     for (const Item& item : lane.items) {
@@ -23,14 +20,11 @@ std::map<std::string, std::string> settings_of(const Timeline& timeline, const I
   return settings;
 }
 
-}  // namespace
-
-std::vector<DiffSetting> compare_settings(const Timeline& a, const Timeline& b, const Interner& interner) {
-  const auto settings_a = settings_of(a, interner), settings_b = settings_of(b, interner);
+std::vector<DiffSetting> compare_settings(const Settings& a, const Settings& b) {
   std::vector<DiffSetting> differences;
-  for (const auto& [name, value] : settings_a) {
-    const auto other = settings_b.find(name);
-    if (other != settings_b.end() && other->second != value) differences.push_back({name, value, other->second});
+  for (const auto& [name, value] : a) {
+    const auto other = b.find(name);
+    if (other != b.end() && other->second != value) differences.push_back({name, value, other->second});
   }
   return differences;
 }

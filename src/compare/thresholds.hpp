@@ -49,6 +49,18 @@ inline constexpr double kUpdateFromGradient = 100;
 inline constexpr double kUpdateFromRounding = 16;
 inline constexpr std::int64_t kUpdateBlocks = 64;  // of 512 elements are looked at
 
+// Initial values (draw.cpp) are another draw of the same distribution where mean, deviation, number of zeros and
+// correlation differ by no more than this many of their own standard errors, which is met once in two million draws.
+inline constexpr double kDrawErrors = 5;
+// Half the range of a tensor, in its deviations: a uniform distribution has 1.73 at most, kDrawTailElements or more
+// normal numbers have 2.3 and more, but for one draw in ten thousand.
+inline constexpr double kUniformTail = 1.9;
+inline constexpr double kNormalTail = 2.2;
+inline constexpr std::int64_t kDrawTailElements = 256;
+
+// From how many times the noise of what it depends on is a difference certainly more than noise? Chosen.
+inline constexpr double kFarFromNoise = 100;
+
 // Statistics other than the extremes are sums in blocks of float32: how far they may be off, as a part of the largest
 // value. 64 additions of float32 are off by 64 units at most.
 inline constexpr double kStatisticsError = 1e-5;

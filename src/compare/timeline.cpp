@@ -60,6 +60,15 @@ std::string raised_by(const std::string& meta) {
   return std::string(raised);
 }
 
+// The arguments of a module's forward, from the meta of a call's beginning, as JSON.
+std::string arguments_in(const std::string& meta) {
+  if (meta.find("\"arguments\"") == std::string::npos) return {};
+  simdjson::dom::parser parser;
+  simdjson::dom::element arguments;
+  if (parser.parse(meta)["arguments"].get(arguments) != simdjson::SUCCESS) return {};
+  return simdjson::minify(arguments);
+}
+
 Item make_item(const Event& event, EventId id, Interner& interner) {
   Item item;
   item.event = id;
@@ -79,6 +88,7 @@ Item make_item(const Event& event, EventId id, Interner& interner) {
   item.thread = event.thread;
   set_value(item, event.value, interner);
   if (event.kind == EventKind::Note && item.text == 0) item.text = interner.text(event.meta);
+  if (event.kind == EventKind::Enter) item.text = interner.text(arguments_in(event.meta));
   if (event.kind == EventKind::Exit) item.text = interner.text(raised_by(event.meta));
   return item;
 }

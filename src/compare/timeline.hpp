@@ -46,7 +46,9 @@ struct Item {
   TextId tail = 0;       // the name without the scope before it: "input.0", "weight", "weight.grad"
   TextId parameter = 0;  // the tail of a parameter or buffer, also for its gradient: "weight"
   TextId shape = 0;      // as text, "2x3"
-  TextId text = 0;       // a text value; the digits of a big integer; the meta of a note; what a call raised
+  // A text value; the digits of a big integer; the meta of a note; what a call raised; the arguments that a module
+  // takes, as JSON.
+  TextId text = 0;
   std::int64_t step = 0, call = 0;
   std::uint64_t thread = 0;
   Fingerprint fingerprint;

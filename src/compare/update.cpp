@@ -24,6 +24,8 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
+constexpr std::size_t kMostRatios = 1 << 16;
+
 struct Block {
   alignas(64) std::array<double, DoubleReader::kBlock> before, after, gradient;
 };
@@ -46,6 +48,31 @@ class UpdateReader {
 };
 
 }  // namespace
+
+DiffUpdate describe_update(const UpdateTensors& a, const UpdateTensors& b) {
+  const DoubleReader before_a(a.before), after_a(a.after), before_b(b.before), after_b(b.after);
+  DiffUpdate result;
+  std::vector<double> ratios;
+  Block x, y;
+  for (std::int64_t begin = 0; begin < after_a.count(); begin += DoubleReader::kBlock) {
+    const std::int64_t size = std::min(DoubleReader::kBlock, after_a.count() - begin);
+    before_a.read(begin, size, x.before.data());
+    after_a.read(begin, size, x.after.data());
+    before_b.read(begin, size, y.before.data());
+    after_b.read(begin, size, y.after.data());
+    for (std::size_t i = 0; i < static_cast<std::size_t>(size); ++i) {
+      const double update = x.after[i] - x.before[i], other = y.after[i] - y.before[i];
+      result.moved_a += update != 0 ? 1 : 0;
+      result.moved_b += other != 0 ? 1 : 0;
+      if (update == 0 || other == 0 || !std::isfinite(update) || !std::isfinite(other)) continue;
+      ++result.moved_both;
+      result.flipped += (update < 0) != (other < 0) ? 1 : 0;
+      if (ratios.size() < kMostRatios) ratios.push_back(other / update);
+    }
+  }
+  result.ratio = median(ratios);
+  return result;
+}
 
 UpdateError measure_update(const UpdateTensors& a, const UpdateTensors& b) {
   const UpdateReader reader_a(a), reader_b(b);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "compare/thresholds.hpp"
+#include "tenscope/diff.hpp"
 #include "tenscope/tensor_view.hpp"
 
 namespace tenscope::compare {
@@ -23,5 +24,8 @@ struct UpdateError {
 
 // All shapes must be equal. Looks at some ten thousand elements of large tensors.
 UpdateError measure_update(const UpdateTensors& a, const UpdateTensors& b);
+
+// What both updates did to the parameter; the gradients are not looked at.
+DiffUpdate describe_update(const UpdateTensors& a, const UpdateTensors& b);
 
 }  // namespace tenscope::compare

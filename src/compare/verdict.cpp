@@ -10,7 +10,7 @@ std::string_view to_string(DiffVerdict verdict) noexcept {
 }
 
 std::string_view to_string(DiffCause cause) noexcept {
-  constexpr std::array<std::string_view, 21> kNames = {"model_input",
+  constexpr std::array<std::string_view, 22> kNames = {"model_input",
                                                        "submodule_input",
                                                        "extra_input",
                                                        "parameter_of_its_own",
@@ -19,6 +19,7 @@ std::string_view to_string(DiffCause cause) noexcept {
                                                        "value",
                                                        "buffer",
                                                        "initial",
+                                                       "extra_draw",
                                                        "changed_between_calls",
                                                        "loss",
                                                        "gradient_reaching",
@@ -33,6 +34,16 @@ std::string_view to_string(DiffCause cause) noexcept {
                                                        "end"};
   static_assert(kNames.size() == static_cast<std::size_t>(DiffCause::End) + 1);
   return kNames[static_cast<std::size_t>(cause)];
+}
+
+DiffConfidence confidence_of(DiffDoubt doubt) noexcept {
+  if (doubt == DiffDoubt::None) return DiffConfidence::High;
+  return doubt == DiffDoubt::NotKept ? DiffConfidence::Low : DiffConfidence::Medium;
+}
+
+std::string_view to_string(DiffConfidence confidence) noexcept {
+  constexpr std::array<std::string_view, 3> kNames = {"high", "medium", "low"};
+  return kNames[static_cast<std::size_t>(confidence)];
 }
 
 }  // namespace tenscope

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tenscope/diff.hpp"
 
@@ -35,6 +36,9 @@ std::string coverage_in_words(const RunDiff& diff);
 // "the model" for the empty path.
 std::string module_in_words(const std::string& path);
 
+// The module that is blamed: its path, "the model", or the class of what is called by itself and has no parameters.
+std::string blamed_in_words(const DiffPlace& place);
+
 // "output of blocks.0.attn", "parameter blocks.0.norm.weight", "loss": a tensor in words.
 std::string tensor_in_words(const DiffOrigin& origin);
 
@@ -46,6 +50,21 @@ std::string place_in_words(const DiffPlace& place);
 
 // A sentence: why the place is blamed.
 std::string reason_in_words(const DiffOrigin& origin);
+
+// How sure the answer is, and why: "high: what it depends on agrees bit for bit".
+std::string confidence_in_words(const DiffOrigin& origin);
+
+// "std 0.02 became 0.056 (2.8 times), mean 1e-05 became -3e-05".
+std::string distribution_in_words(const DiffDistribution& distribution);
+
+// "by Lion: b's update is -1 times a's (median), 128 of 1024 elements move the other way".
+std::string update_in_words(const DiffUpdate& update);
+
+// "everything is within bfloat16's rounding", or what is not.
+std::string rounding_in_words(const DiffRounding& rounding);
+
+// Commands that show the tensor in each run that has it.
+std::vector<std::string> show_commands(const RunDiff& diff, const DiffOrigin& origin);
 
 // "max |b-a| 0.31 (42 % of the largest |a|), 36 of 1536 elements, worst at [0, 3, 5]: 0.1 became 0.41"
 std::string metrics_in_words(const DiffMetrics& metrics);

@@ -83,17 +83,22 @@ class Page {
 
   void evidence(std::string_view title, const DiffOrigin& origin) {
     out_ += fmt::format("<h2>{}</h2><table>", title);
-    row("module", fmt::format("{} {}", module_in_words(origin.place.module),
+    row("module", fmt::format("{} {}", blamed_in_words(origin.place),
                               origin.place.cls.empty() ? "" : "(" + origin.place.cls + ")"));
     row("tensor", tensor_in_words(origin));
     row("seen as", origin.seen_as);
     row("when", fmt::format("step {}, call {}, rank {}, {}", origin.place.step, origin.place.call, origin.place.rank,
                             origin.place.phase));
     row("why", reason_in_words(origin));
+    row("confidence", confidence_in_words(origin));
     row("difference", metrics_in_words(origin.metrics));
+    if (origin.distribution) row("distribution", distribution_in_words(*origin.distribution));
+    if (origin.update) row("update", update_in_words(*origin.update));
     row("relation", origin.metrics.relation);
     if (origin.last_agreeing) row("last agreeing", origin.last_agreeing->name);
     row("source", origin.place.site);
+    if (diff_.rounding) row("after it", rounding_in_words(*diff_.rounding));
+    for (const std::string& command : show_commands(diff_, origin)) row("to see it", command);
     out_ += "</table>";
   }
 
@@ -105,8 +110,8 @@ class Page {
         diff_.origin_count);
     for (const DiffOrigin& origin : diff_.origins)
       out_ += fmt::format("<tr><td><code>{}</code><td><code>{}</code><td>{}<td>{}<td>{}",
-                          escape_html(module_in_words(origin.place.module)), escape_html(origin.place.name),
-                          origin.place.step, origin.place.phase, escape_html(metrics_in_words(origin.metrics)));
+                          escape_html(blamed_in_words(origin.place)), escape_html(origin.place.name), origin.place.step,
+                          origin.place.phase, escape_html(metrics_in_words(origin.metrics)));
     out_ += "</table>";
   }
 

@@ -18,6 +18,12 @@ class Writer {
     json_.key("equal").boolean(diff.equal()).key("within_tolerance").boolean(diff.within_tolerance());
     json_.key("first_divergence");
     optional_origin(diff.first_divergence);
+    json_.key("rounding");
+    rounding(diff.rounding);
+    json_.key("show").begin_array();
+    if (diff.first_divergence)
+      for (const std::string& command : show_commands(diff, *diff.first_divergence)) json_.text(command);
+    json_.end_array();
     json_.key("first_bit_difference");
     optional_origin(diff.first_bit_difference);
     json_.key("first_unknown");
@@ -25,7 +31,8 @@ class Writer {
     json_.key("origins").begin_array();
     for (const DiffOrigin& one : diff.origins) origin(one);
     json_.end_array();
-    json_.key("origin_count").number(static_cast<std::uint64_t>(diff.origin_count));
+    count("origin_count", diff.origin_count);
+    count("other_draws", diff.other_draws);
     unmatched(diff);
     json_.key("renamed").begin_object();
     for (const DiffRenamed& renamed : diff.renamed) json_.key(renamed.a).text(renamed.b);
@@ -88,11 +95,68 @@ class Writer {
     place_members(origin.place);
     json_.key("seen_in").text(origin.seen_in).key("seen_as").text(origin.seen_as);
     json_.key("cause").text(to_string(origin.reason.cause)).key("reason").text(reason_in_words(origin));
+    json_.key("confidence").text(to_string(confidence_of(origin.reason.doubt)));
+    json_.key("confidence_reason").text(confidence_in_words(origin));
     count("tensors", origin.tensors);
+    json_.key("event_a");
+    event(origin.event_a);
+    json_.key("event_b");
+    event(origin.event_b);
+    json_.key("distribution");
+    distribution(origin.distribution);
+    json_.key("update");
+    update(origin.update);
     json_.key("last_agreeing");
     optional_place(origin.last_agreeing);
     json_.key("metrics");
     metrics(origin.metrics);
+    json_.end_object();
+  }
+
+  void event(const std::optional<DiffEvent>& event) {
+    if (!event) {
+      json_.null();
+      return;
+    }
+    json_.begin_object().key("name").text(event->name).key("step").number(event->step).key("call").number(event->call);
+    json_.end_object();
+  }
+
+  void distribution(const std::optional<DiffDistribution>& d) {
+    if (!d) {
+      json_.null();
+      return;
+    }
+    json_.begin_object()
+        .key("another_draw")
+        .boolean(d->is_another_draw())
+        .key("independent")
+        .boolean(d->is_independent);
+    number_or_null("mean_a", d->mean_a);
+    number_or_null("mean_b", d->mean_b);
+    number_or_null("std_a", d->std_a);
+    number_or_null("std_b", d->std_b);
+    json_.key("zeros_a").number(d->zeros_a).key("zeros_b").number(d->zeros_b).end_object();
+  }
+
+  void update(const std::optional<DiffUpdate>& u) {
+    if (!u) {
+      json_.null();
+      return;
+    }
+    json_.begin_object().key("optimizer_a").text(u->optimizer_a).key("optimizer_b").text(u->optimizer_b);
+    number_or_null("ratio", u->ratio);
+    json_.key("flipped").number(u->flipped).key("moved_both").number(u->moved_both);
+    json_.key("moved_a").number(u->moved_a).key("moved_b").number(u->moved_b).end_object();
+  }
+
+  void rounding(const std::optional<DiffRounding>& rounding) {
+    if (!rounding) {
+      json_.null();
+      return;
+    }
+    json_.begin_object().key("dtype").text(rounding->dtype).key("beyond");
+    optional_origin(rounding->beyond);
     json_.end_object();
   }
 

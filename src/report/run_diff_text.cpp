@@ -64,21 +64,38 @@ class TextReport {
 
   void evidence(const DiffOrigin& origin) {
     field("why", reason_in_words(origin));
+    field("confidence", confidence_in_words(origin));
+    if (confidence_of(origin.reason.doubt) != DiffConfidence::High) alternatives();
     if (!origin.place.cls.empty())
       field("module",
-            fmt::format("{} ({}, in {})", module_in_words(origin.place.module), origin.place.cls, origin.place.root));
+            fmt::format("{} ({}, in {})", blamed_in_words(origin.place), origin.place.cls, origin.place.root));
     if (origin.reason.cause == DiffCause::End) {
       if (!origin.reason.tensor.empty() && origin.metrics.differing > 0)
         field("last values", fmt::format("{}: {}", origin.reason.tensor, metrics_in_words(origin.metrics)));
+    } else if (origin.distribution && origin.distribution->is_independent) {
+      field("difference", distribution_in_words(*origin.distribution));
     } else {
       field("difference", metrics_in_words(origin.metrics));
     }
+    if (origin.update) field("update", update_in_words(*origin.update));
     if (!origin.metrics.relation.empty()) field("relation", origin.metrics.relation);
     if (const std::string text = slices(origin.metrics); !text.empty()) field("only in", text);
     if (origin.seen_as != origin.place.name) field("first seen in", origin.seen_as);
     if (origin.last_agreeing) field("last agreeing", place_in_words(*origin.last_agreeing));
     if (!origin.place.site.empty()) field("source", origin.place.site);
     if (origin.tensors > 1) field("together with", plural(origin.tensors - 1, "tensor") + " of the same kind");
+    if (diff_.rounding) field("after it", rounding_in_words(*diff_.rounding));
+    const std::vector<std::string> commands = show_commands(diff_, origin);
+    for (std::size_t i = 0; i < commands.size(); ++i) field(i == 0 ? "to see it" : "", commands[i]);
+  }
+
+  // Where else it may begin, if not there.
+  void alternatives() {
+    constexpr std::size_t kOffered = 2;
+    for (std::size_t i = 1; i < diff_.origins.size() && i <= kOffered; ++i)
+      field(i == 1 ? "if not there" : "",
+            fmt::format("{} in {} ({})", tensor_in_words(diff_.origins[i]), blamed_in_words(diff_.origins[i].place),
+                        moment_in_words(diff_.origins[i].place)));
   }
 
   void bits(const DiffOrigin& origin) {
@@ -87,18 +104,26 @@ class TextReport {
   }
 
   void more_origins() {
-    if (diff_.origin_count < 2) return;
-    line(fmt::format("{} start{} a difference of {} own:", plural(diff_.origin_count - 1, "more place"),
-                     diff_.origin_count == 2 ? "s" : "", diff_.origin_count == 2 ? "its" : "their"));
-    for (std::size_t i = 1; i < diff_.origins.size() && i <= options_.top; ++i) {
+    // A note tells how many initial values are but another draw.
+    const auto is_listed = [](const DiffOrigin& origin) {
+      return !origin.distribution || !origin.distribution->is_another_draw();
+    };
+    const std::size_t first = diff_.first_divergence && is_listed(*diff_.first_divergence) ? 1 : 0;
+    const std::size_t count = diff_.origin_count - diff_.other_draws - first;
+    if (count == 0) return;
+    line(fmt::format("{} start{} a difference of {} own:", plural(count, "more place"), count == 1 ? "s" : "",
+                     count == 1 ? "its" : "their"));
+    std::size_t listed = 0;
+    for (std::size_t i = 1; i < diff_.origins.size() && listed < options_.top; ++i) {
       const DiffOrigin& origin = diff_.origins[i];
-      line(fmt::format("  {:<28} {:<40} {:<28} {}", module_in_words(origin.place.module), tensor_in_words(origin),
+      if (!is_listed(origin)) continue;
+      ++listed;
+      line(fmt::format("  {:<28} {:<40} {:<28} {}", blamed_in_words(origin.place), tensor_in_words(origin),
                        moment_in_words(origin.place),
                        std::isfinite(origin.metrics.rel_max) ? fmt::format("{:.2g}", origin.metrics.rel_max)
                                                              : obstacle_in_words(origin.metrics.obstacle)));
     }
-    if (diff_.origin_count > options_.top + 1)
-      line(fmt::format("  ... {} more", diff_.origin_count - 1 - options_.top));
+    if (count > listed) line(fmt::format("  ... {} more", count - listed));
   }
 
   void names() {

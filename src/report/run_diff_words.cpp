@@ -39,7 +39,8 @@ std::string ratio_in_words(const DiffMetrics& metrics) {
   if (!is_float(metrics.dtype_a) && !is_float(metrics.dtype_b)) return {};
   const double a = std::strtod(metrics.worst_a.c_str(), nullptr), b = std::strtod(metrics.worst_b.c_str(), nullptr);
   if (a == 0 || !std::isfinite(a) || !std::isfinite(b)) return {};
-  return fmt::format(": b = {:.6g} a", b / a);
+  const std::string ratio = fmt::format("{:.6g}", b / a);
+  return ratio == "1" ? std::string() : fmt::format(": b = {} a", ratio);
 }
 
 // What a run says of something that it could not see: {"reason": ..., "modules": [...]}.
@@ -71,16 +72,35 @@ std::string end_in_words(const DiffOrigin& origin) {
   return text;
 }
 
+// "while its inputs and its parameters agree": of what was compared.
+std::string while_the_rest_agrees(const DiffReason& reason, std::string_view owner) {
+  std::vector<std::string> parts;
+  if (reason.has_inputs) parts.push_back(fmt::format("{} inputs", owner));
+  if (reason.has_parameters) parts.push_back(fmt::format("{} parameters", owner));
+  if (reason.has_submodules) parts.push_back(fmt::format("all that {} submodules returned", owner));
+  if (parts.empty()) return "; what it is computed from was not recorded";
+  std::string text = ", while " + parts.front();
+  for (std::size_t i = 1; i < parts.size(); ++i) text += (i + 1 < parts.size() ? ", " : " and ") + parts[i];
+  return text + " agree";
+}
+
+std::string draw_in_words(const DiffDistribution& distribution) {
+  if (distribution.is_another_draw())
+    return ", and looks like another draw of the same distribution: another seed, or other draws before it";
+  return distribution.is_independent ? ", and is drawn from another distribution" : "";
+}
+
 std::string cause_in_words(const DiffOrigin& origin) {
   const DiffReason& reason = origin.reason;
-  const std::string blamed = module_in_words(origin.place.module), module = module_in_words(reason.module);
+  const std::string blamed = blamed_in_words(origin.place);
+  const std::string module = reason.module.empty()
+                                 ? blamed_in_words({.cls = origin.place.cls, .is_function = origin.place.is_function})
+                                 : reason.module;
   switch (reason.cause) {
     case DiffCause::ModelInput:
       return "the input of the model differs; what was recorded before it agrees";
     case DiffCause::SubmoduleInput:
-      return fmt::format(
-          "the input of {} differs, while the inputs of {} and all that its submodules returned before agree", module,
-          blamed);
+      return fmt::format("the input of {} differs{}", module, while_the_rest_agrees(reason, blamed + "'s"));
     case DiffCause::ExtraInput:
       return fmt::format("{} is given {} in one of the runs only, and what it makes of its inputs differs", module,
                          reason.tensor);
@@ -90,20 +110,21 @@ std::string cause_in_words(const DiffOrigin& origin) {
           "module's, or there is none; what {} returns differs",
           module, reason.tensor, module);
     case DiffCause::Output:
-      return fmt::format(
-          "the output of {} differs, while its inputs, its parameters and all that its submodules returned agree",
-          module);
+      return fmt::format("the output of {} differs{}", module, while_the_rest_agrees(reason, "its"));
     case DiffCause::ChangedInput:
-      return fmt::format(
-          "what becomes of an input of {} differs, while its inputs, its parameters and all that its "
-          "submodules returned agree",
-          module);
+      return fmt::format("what becomes of an input of {} differs{}", module, while_the_rest_agrees(reason, "its"));
     case DiffCause::Value:
       return fmt::format("{} differs; what was recorded before it agrees", reason.tensor);
     case DiffCause::Buffer:
       return fmt::format("the buffer {} differs after the call, while the inputs of {} agree", reason.tensor, module);
     case DiffCause::Initial:
-      return fmt::format("{} differs before the first forward", reason.tensor);
+      return fmt::format("{} differs before the first forward{}", reason.tensor,
+                         origin.distribution ? draw_in_words(*origin.distribution) : "");
+    case DiffCause::ExtraDraw:
+      return fmt::format(
+          "{} has a parameter {} in one of the runs only, and what was drawn after it looks like another "
+          "draw of the same distributions",
+          module, reason.tensor);
     case DiffCause::ChangedBetweenCalls:
       return fmt::format("{} differs before the call, changed by something else than the optimizer", reason.tensor);
     case DiffCause::Loss:
@@ -148,6 +169,10 @@ std::string plural(std::size_t count, std::string_view one) {
 
 std::string module_in_words(const std::string& path) { return path.empty() ? "the model" : path; }
 
+std::string blamed_in_words(const DiffPlace& place) {
+  return place.module.empty() && place.is_function && !place.cls.empty() ? place.cls : module_in_words(place.module);
+}
+
 std::string moment_in_words(const DiffPlace& place) {
   std::string text = fmt::format("step {}", place.step);
   if (place.io != "param" && place.phase != "init") text += fmt::format(", call {}", place.call);
@@ -162,7 +187,8 @@ std::string tensor_in_words(const DiffOrigin& origin) {
   if (place.io == "grad") return "gradient of " + place.name;
   if (place.io == "param") return "parameter " + place.name;
   if (place.io == "buffer") return "buffer " + place.name;
-  if (place.io == "input" && origin.seen_in.empty()) return "input of the model (" + place.name + ")";
+  if (place.io == "input" && origin.seen_in.empty())
+    return fmt::format("input of {} ({})", blamed_in_words(place), place.name);
   return place.name;
 }
 
@@ -177,10 +203,102 @@ std::string reason_in_words(const DiffOrigin& origin) {
   std::string text = cause_in_words(origin);
   if (!reason.changed_input.empty())
     text += fmt::format(", but for {}, which {} changes in place in one of the runs only", reason.changed_input,
-                        module_in_words(origin.place.module));
+                        blamed_in_words(origin.place));
   if (!reason.other_dtype.empty()) text += fmt::format("; {} has equal values in another dtype", reason.other_dtype);
-  if (reason.after_unknown) text += "; it may have begun earlier, where only statistics were kept";
   return text;
+}
+
+std::string confidence_in_words(const DiffOrigin& origin) {
+  const DiffReason& reason = origin.reason;
+  const std::string_view level = to_string(confidence_of(reason.doubt));
+  switch (reason.doubt) {
+    case DiffDoubt::None:
+      if (!origin.last_agreeing) return fmt::format("{}: nothing that was recorded before it differs", level);
+      if (reason.noise_before == 0)
+        return fmt::format("{}: as far as it was recorded, what comes before it agrees bit for bit", level);
+      return fmt::format("{}: what it depends on agrees but for rounding noise (up to {:.2g})", level,
+                         reason.noise_before);
+    case DiffDoubt::NearNoise:
+      return fmt::format(
+          "{}: what it depends on differs by up to {:.2g}, which is taken for rounding noise, and the difference is "
+          "not "
+          "much larger",
+          level, reason.noise_before);
+    case DiffDoubt::OneSideOnly:
+      return fmt::format("{}: the tensor is in one of the runs only, so its values could not be compared", level);
+    case DiffDoubt::InputsNotSeen:
+      return fmt::format("{}: the inputs of {} were not recorded; the difference may come with them", level,
+                         blamed_in_words(origin.place));
+    case DiffDoubt::OtherName:
+      return fmt::format("{}: {} has another name in the second run, and only its structure says that it is the same",
+                         level, blamed_in_words(origin.place));
+    case DiffDoubt::WayNotSeen:
+      return fmt::format("{}: the gradients inside the model were not recorded, only those of its parameters", level);
+    case DiffDoubt::NotKept:
+      return fmt::format("{}: it may have begun earlier, where only statistics were kept", level);
+  }
+  return {};
+}
+
+std::string distribution_in_words(const DiffDistribution& d) {
+  const auto values = [](double mean, double std) {
+    return std == 0 ? fmt::format("all {:.4g}", mean) : fmt::format("mean {:.3g}, std {:.4g}", mean, std);
+  };
+  std::string text = fmt::format("{} became {}", values(d.mean_a, d.std_a), values(d.mean_b, d.std_b));
+  if (d.std_a > 0 && d.std_b > 0 && !d.is_same) text += fmt::format(" ({:.3g} times the std)", d.std_b / d.std_a);
+  if (d.zeros_a != d.zeros_b && d.std_a > 0 && d.std_b > 0)
+    text += fmt::format(", {} zeros became {}", d.zeros_a, d.zeros_b);
+  return text;
+}
+
+std::string update_in_words(const DiffUpdate& update) {
+  std::string text;
+  if (!update.optimizer_a.empty()) {
+    text = update.optimizer_a;
+    if (update.optimizer_b != update.optimizer_a) text += fmt::format(" became {}", update.optimizer_b);
+    text += ": ";
+  }
+  std::vector<std::string> parts;
+  const std::string ratio = fmt::format("{:.4g}", update.ratio);
+  if (update.moved_both > 0)
+    parts.push_back(ratio == "1" ? std::string("most elements move as far in both runs")
+                                 : fmt::format("b's update is {} times a's (median)", ratio));
+  if (update.flipped > 0)
+    parts.push_back(fmt::format("{} of {} elements move the other way", update.flipped, update.moved_both));
+  if (update.moved_a != update.moved_b)
+    parts.push_back(fmt::format("{} move in the first run, {} in the second",
+                                plural(static_cast<std::size_t>(update.moved_a), "element"), update.moved_b));
+  return text + fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string rounding_in_words(const DiffRounding& rounding) {
+  if (!rounding.beyond) return fmt::format("everything else is within {}'s rounding", rounding.dtype);
+  const DiffOrigin& beyond = *rounding.beyond;
+  return fmt::format("beyond {}'s rounding first: {} in {} ({}): {}", rounding.dtype, tensor_in_words(beyond),
+                     blamed_in_words(beyond.place), moment_in_words(beyond.place), metrics_in_words(beyond.metrics));
+}
+
+std::vector<std::string> show_commands(const RunDiff& diff, const DiffOrigin& origin) {
+  const auto quoted = [](const std::string& text) {
+    const bool is_plain =
+        text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") ==
+        std::string::npos;
+    if (is_plain && !text.empty()) return text;
+    std::string result = "'";
+    for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return result + "'";
+  };
+  std::vector<std::string> commands;
+  const auto add = [&](const std::string& run, const std::optional<DiffEvent>& event) {
+    if (!event) return;
+    std::string command = fmt::format("tenscope show {} {} --step {} --call {}", quoted(run), quoted(event->name),
+                                      event->step, event->call);
+    if (origin.place.rank != 0) command += fmt::format(" --rank {}", origin.place.rank);
+    commands.push_back(std::move(command));
+  };
+  add(diff.a, origin.event_a);
+  add(diff.b, origin.event_b);
+  return commands;
 }
 
 std::string obstacle_in_words(DiffObstacle obstacle) {
@@ -257,6 +375,10 @@ std::string note_in_words(const DiffNote& note) {
     case DiffNote::Kind::OtherDtype:
       return fmt::format("{} has equal values in another dtype: {} became {}{}", note.subject, note.a, note.b,
                          note.count > 1 ? fmt::format("; so have {}", plural(note.count - 1, "more tensor")) : "");
+    case DiffNote::Kind::OtherDraws:
+      return fmt::format(
+          "{} another draw of the same distribution",
+          note.count == 1 ? "1 initial value looks like" : fmt::format("{} initial values look like", note.count));
     case DiffNote::Kind::IdleInput:
       return fmt::format("{} differs, but what its module makes of it does not{}", note.subject,
                          note.count > 0 ? fmt::format("; so do {}", plural(note.count, "more input")) : "");
@@ -314,9 +436,10 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
     const DiffOrigin& first = *diff.first_divergence;
     if (first.reason.cause == DiffCause::End)
       return fmt::format("first divergence: the {} run ends at {} ({})", run_name(first.reason.ended),
-                         module_in_words(first.place.module), moment_in_words(first.place));
-    return fmt::format("first divergence: {} in {} ({})", tensor_in_words(first), module_in_words(first.place.module),
-                       moment_in_words(first.place));
+                         blamed_in_words(first.place), moment_in_words(first.place));
+    const bool is_of_no_module = first.place.root.empty() && first.place.module.empty();
+    return fmt::format("first divergence: {}{} ({})", tensor_in_words(first),
+                       is_of_no_module ? "" : " in " + blamed_in_words(first.place), moment_in_words(first.place));
   }
   if (diff.verdict == DiffVerdict::Nothing) {
     if (diff.total_a == 0 && diff.total_b == 0) return "nothing to compare: neither run has a tensor or a number";

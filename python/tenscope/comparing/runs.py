@@ -19,7 +19,9 @@ class Diff:
     verdict            "equal", "noise", "differs", "unknown" (what was kept does not suffice), "nothing" (to compare)
     equal              every tensor of the modules that both have is on both sides and equal bit for bit
     within_tolerance   all that was compared agrees but for rounding noise, and enough was compared to say so
-    first_divergence   None, or where: .module .name .io .step .call .rank .phase .metrics .last_agreeing ...
+    first_divergence   None, or where: .module .name .io .step .call .rank .phase .confidence .metrics ...
+    rounding           None, or, where the runs part by a coarser .dtype: the first place .beyond its rounding, or None
+    show               commands that show the tensor of the first divergence, one for each run
     origins            all places that start a difference; unmatched, renamed, settings, notes, counts
     json               the whole as plain data, as `tenscope diff --json` gives it (docs/diff.md)
     """
@@ -34,6 +36,8 @@ class Diff:
         self.within_tolerance: bool = readable.within_tolerance
         self.first_divergence = readable.first_divergence
         self.first_bit_difference = readable.first_bit_difference
+        self.rounding = readable.rounding
+        self.show: list[str] = readable.show
         self.origins = readable.origins
         self.unmatched = readable.unmatched
         self.renamed: dict[str, str] = self.json["renamed"]

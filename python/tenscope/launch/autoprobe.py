@@ -12,13 +12,13 @@ contract.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import json
 import os
 import platform
 import sys
 import weakref
+from math import isfinite
 
 import torch
 from torch.optim import optimizer as _optim
@@ -26,6 +26,7 @@ from torch.optim import optimizer as _optim
 from tenscope import _core
 from tenscope.launch import session
 from tenscope.launch.options import Options
+from tenscope.metadata.packages import imported_versions
 from tenscope.probes.hooks import Probe, What
 from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, Root
 from tenscope.probes.state import State
@@ -151,6 +152,8 @@ class AutoProbe(Probe):
         self._by_hand: list[_ByHand] = []
         self._was_on = False  # a step that is wanted came
         self._finished = False
+        self._versions: dict[str, str] = {}
+        self._noted_optimizers: weakref.WeakSet = weakref.WeakSet()
 
     # Outermost calls.
 
@@ -239,6 +242,9 @@ class AutoProbe(Probe):
     @_contained
     def before_step(self, optimizer) -> None:
         self._follow_program()
+        if self.run is not None and optimizer not in self._noted_optimizers:
+            self._noted_optimizers.add(optimizer)
+            self._note_settings("optimizer", optimizer_settings(optimizer))
         if self.on and self.run is not None:
             for root in self._roots_of(optimizer):
                 self._state.record_changed_grads(root, max(self._backwards - 1, 0), self._step)
@@ -326,10 +332,15 @@ class AutoProbe(Probe):
         if self._step and not session.is_joined():
             run.step(self._step)
         for name, settings in settings_in_force().items():
-            self.record(name, kind="note", phase="init", site="", meta=json.dumps(settings))
+            self._note_settings(name, settings)
+        self._versions = imported_versions()
+        self._note_settings("versions", {"python": platform.python_version(), **self._versions})
         util = sys.modules.get("multiprocessing.util")
         if util is not None and is_first:
             util.Finalize(None, _finish, exitpriority=10)  # a worker ends without atexit; the run is closed after that
+
+    def _note_settings(self, name: str, settings: dict) -> None:
+        self.record(name, kind="note", phase="init", site="", meta=json.dumps(settings))
 
     def finish(self) -> None:
         if self._finished:
@@ -343,6 +354,9 @@ class AutoProbe(Probe):
             silent = [info.path for info in root.infos if info.wanted and info.callable and not info.counter[0]]
             if silent:
                 self.note("not_seen", {"reason": "never called", "modules": silent}, root.infos[0])
+        imported_since = {name: v for name, v in imported_versions().items() if name not in self._versions}
+        if imported_since:
+            self._note_settings("versions", imported_since)
         self._tell_unmatched()
         self.remove()
 
@@ -387,27 +401,26 @@ def settings_in_force() -> dict[str, dict]:
             "math_sdp": torch.backends.cuda.math_sdp_enabled(),
         },
         "threads": {"num_threads": torch.get_num_threads(), "num_interop_threads": torch.get_num_interop_threads()},
-        "versions": {"python": platform.python_version(), **_imported_versions()},
     }
+
+
+def optimizer_settings(optimizer) -> dict:
+    """Class, learning rate, decay and what else is a plain value; of further groups, what they have of their own."""
+    settings = {"class": type(optimizer).__name__}
+    for index, group in enumerate(optimizer.param_groups):
+        prefix = f"group {index} " if index else ""
+        for name, value in group.items():
+            is_plain = isinstance(value, (bool, int, float, str, type(None), tuple, list)) and name != "params"
+            if is_plain and (not index or value != optimizer.param_groups[0].get(name)):
+                is_number = isinstance(value, (bool, int, type(None))) or (isinstance(value, float) and isfinite(value))
+                settings[prefix + name] = value if is_number else str(value)
+    return settings
 
 
 def _autocast() -> str:
     """The device types and dtypes that autocast is on for, "cpu bfloat16"; empty: none."""
     kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     return ", ".join(f"{kind} {str(torch.get_autocast_dtype(kind)).removeprefix('torch.')}" for kind in kinds)
-
-
-def _imported_versions() -> dict[str, str]:
-    """Of the packages that the program has imported so far."""
-    versions = {}
-    for name, module in sorted(sys.modules.items()):
-        if "." in name or name.startswith("_"):
-            continue
-        with contextlib.suppress(Exception):  # a module may be anything that the program put there
-            version = getattr(module, "__version__", None)
-            if isinstance(version, str):
-                versions[name] = version
-    return versions
 
 
 def _quietly(read):

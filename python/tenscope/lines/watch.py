@@ -13,6 +13,7 @@ from tenscope.lines.expressions import parse
 
 __all__ = ["make_watcher", "unwrap", "watch", "watching"]
 
+
 def make_watcher(expressions: tuple[str, ...] | list[str], **options: object) -> _core.Watcher:
     """The native watcher behind every door. An inner interface; other probes of this package use it too.
 

@@ -58,6 +58,21 @@ def loaded_packages(versions: dict[str, str], names: tuple[str, ...] | None = No
     return loaded
 
 
+def imported_versions() -> dict[str, str]:
+    """Import name -> version, of the packages that the program has imported so far; Python's own are not among them."""
+    versions = {}
+    for name, module in sorted(sys.modules.copy().items(), key=lambda item: item[0]):
+        if "." in name or name.startswith("_") or name in sys.stdlib_module_names:
+            continue
+        try:
+            version = getattr(module, "__version__", None) or importlib.metadata.version(name)
+        except Exception:  # no distribution of that name; and a module may be anything that the program put there
+            continue
+        if isinstance(version, str):
+            versions[name] = version
+    return versions
+
+
 def editable_installs() -> dict[str, str]:
     """Distribution name -> folder, for packages installed with `pip install -e`."""
     found = {}

@@ -23,7 +23,7 @@ from torch.nn.modules import module as _hooks
 from tenscope import _core
 from tenscope._core import CHANGED_INPUT_SUFFIX
 from tenscope.probes import grads
-from tenscope.probes.modules import ModuleInfo, Registry
+from tenscope.probes.modules import ModuleInfo, Registry, forward_arguments
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
 _MAX_DEPTH = 64
@@ -185,9 +185,6 @@ class Probe:
 
     def _record_enter(self, frame: Frame, module, args) -> None:
         info = frame.info
-        meta = '{"training":true}' if module.training else '{"training":false}'
-        if info.aliases:
-            meta = json.dumps({"training": module.training, "aliases": info.aliases})
         self.record(
             info.path,
             kind="enter",
@@ -197,7 +194,7 @@ class Probe:
             scope=info.path,
             cls=info.cls,
             call=frame.call,
-            meta=meta,
+            meta=enter_meta(info, module),
         )
         what = self.what
         tracks_grads = what.grads and torch.is_grad_enabled()
@@ -395,6 +392,19 @@ class Probe:
             frame = frame.f_back
         if alive == 1:
             stack.clear()
+
+
+def enter_meta(info: ModuleInfo, module) -> str:
+    """The mode; the module's other names; in the first such event of a module, the arguments of its forward."""
+    if info.is_described and not info.aliases:
+        return '{"training":true}' if module.training else '{"training":false}'
+    meta = {"training": module.training}
+    if info.aliases:
+        meta["aliases"] = info.aliases
+    if not info.is_described:
+        info.is_described = True
+        meta["arguments"] = forward_arguments(module)
+    return json.dumps(meta)
 
 
 def is_compiled(module) -> bool:

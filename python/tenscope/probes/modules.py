@@ -68,6 +68,27 @@ def forward_site(cls: type) -> str:
     return f"{code.co_filename if path.startswith('..') else path}:{code.co_firstlineno}"
 
 
+def forward_arguments(module: nn.Module) -> list[str]:
+    """The names of the arguments that the module's forward takes by position, in their order."""
+    if "forward" in module.__dict__:  # a forward of this module alone, as a library's hooks put there
+        return _positional_names(module.forward)
+    return _class_arguments(class_of(module))
+
+
+@functools.lru_cache(maxsize=1024)
+def _class_arguments(cls: type) -> list[str]:
+    return _positional_names(cls.forward)[1:]
+
+
+def _positional_names(function) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in parameters if parameter.kind in by_position]
+
+
 class ModuleInfo:
     """What the hooks need of one module, made once."""
 
@@ -77,6 +98,7 @@ class ModuleInfo:
         "callable",
         "cls",
         "counter",
+        "is_described",
         "module",
         "path",
         "prefix",
@@ -96,6 +118,7 @@ class ModuleInfo:
         self.site = forward_site(cls)
         self.wanted = wanted
         self.aliases: list[str] = []
+        self.is_described = False  # an enter event has told what stays the same from call to call
         self.counter = root.counters.setdefault(path, [0])  # calls so far, shared by whatever has this path
         self.buffer_prints: dict[str, object] = {}
 
