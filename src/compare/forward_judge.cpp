@@ -1,6 +1,10 @@
 #include "compare/forward_judge.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "compare/thresholds.hpp"
 
 namespace tenscope::compare {
 
@@ -41,65 +45,119 @@ void ForwardJudge::visit_input(const Observation& o) {
   }
   const Trust inputs = state_.at_hand(frame.parent);
   const Judged judged = state_.judge(o, inputs, Stage::Forward);
-  if (judged.is_origin())
-    blame_input(o, id, inputs);
-  else
+  if (!judged.is_origin())
     frame.forward.add(judged.trust);
+  else if (!is_known_idle(o))
+    blame_input(o, id, inputs, judged.relative);
   if (const Item& item = state_.item_of(o); item.is_tensor()) frame.inputs.push_back(item.fingerprint);
 }
 
-// The input of a call differs, and that is nobody's doing but its caller's. Whether anything comes of it is known when
-// the call has ended: a mask may have another form, a flag another value.
-void ForwardJudge::blame_input(const Observation& o, int id, const Trust& inputs) {
+ForwardJudge::Contents ForwardJudge::contents_of(const Observation& o) const {
+  return {state_.a[static_cast<std::size_t>(o.a)].fingerprint, state_.b[static_cast<std::size_t>(o.b)].fingerprint};
+}
+
+ForwardJudge::Flags ForwardJudge::flags_of(const Observation& o) const {
+  const Item &x = state_.a[static_cast<std::size_t>(o.a)], &y = state_.b[static_cast<std::size_t>(o.b)];
+  return {x.tail, x.value, y.value, x.integer, y.integer, x.number, y.number, x.text, y.text};
+}
+
+// A mask that says the same in another form; a flag with the values of which nothing came in an earlier call.
+bool ForwardJudge::is_known_idle(const Observation& o) {
+  const bool are_tensors =
+      state_.a[static_cast<std::size_t>(o.a)].is_tensor() && state_.b[static_cast<std::size_t>(o.b)].is_tensor();
+  if (!are_tensors) {
+    if (!idle_flags_.contains(flags_of(o))) return false;
+    state_.note_idle(o, true);
+    return true;
+  }
+  const bool is_known = same_masks_.contains(contents_of(o));
+  if (!is_known && !state_.is_same_mask(o)) return false;
+  same_masks_.insert(contents_of(o));
+  state_.note_idle(o, !is_known);
+  return true;
+}
+
+// Whether anything comes of a difference is known when the call around it has ended: a mask may have another form, a
+// flag another value, an output may be used by nobody.
+void ForwardJudge::wait_for_result(std::size_t origin, int id, double relative) {
+  Frame& frame = state_.frames[id];
+  state_.origins[origin].is_pending = true;
+  state_.origins[origin].relative = relative;
+  if (frame.pending.empty()) frame.consequences_before = state_.consequences();
+  frame.smallest_pending = frame.pending.empty() ? relative : std::min(frame.smallest_pending, relative);
+  frame.pending.push_back(origin);
+  frame.forward.is_suspect = true;
+}
+
+// The input of a call differs, and that is nobody's doing but its caller's.
+void ForwardJudge::blame_input(const Observation& o, int id, const Trust& inputs, double relative) {
   Frame& frame = state_.frames[id];
   const int around = frame.parent;
   const Item& item = state_.item_of(o);
-  if (frame.pending.empty()) frame.consequences_before = state_.consequences();
   const std::size_t index = frame.pending.empty() ? state_.origins.size() : frame.pending.front();
   bool is_new = frame.pending.empty();
   std::size_t origin = index;
   if (item.is_tensor()) {
-    const Contents contents{item.fingerprint, state_.b[static_cast<std::size_t>(o.b)].fingerprint};
-    const auto [known, is_first] = known_inputs_.try_emplace(contents, index);
+    const auto [known, is_first] = known_inputs_.try_emplace(contents_of(o), index);
     origin = known->second;
     is_new = is_new && is_first;
   }
   if (!is_new) {  // the same difference again, or one more that comes with another
+    wait_for_result(origin, id, relative);
     state_.count_repeated();
-    frame.pending.push_back(origin);
-    frame.forward.is_suspect = true;
     return;
   }
   if (around == kProgram)
     state_.blame(o, "", {.cause = DiffCause::ModelInput, .module = state_.text(item.scope)}, inputs);
   else
     blame_code_of(around, o, {.cause = DiffCause::SubmoduleInput, .module = state_.text(item.scope)}, inputs);
-  if (frame.is_entered) {
-    state_.origins[index].is_pending = true;
-    frame.pending.push_back(index);
-    frame.forward.is_suspect = true;
-  } else {
+  if (frame.is_entered)
+    wait_for_result(index, id, relative);
+  else
     frame.forward.is_tainted = state_.frames[around].forward.is_tainted = true;
-  }
 }
 
 void ForwardJudge::note_result(int id, const Judged& judged) {
   ++state_.frames[id].results;
   state_.frames[state_.frames[id].parent].has_results_inside = true;
-  if (judged.is_beyond_noise() || judged.verdict == Verdict::Unknown) ++state_.frames[id].affected;
+  if (judged.is_beyond_noise() || judged.verdict == Verdict::Unknown)
+    ++state_.frames[id].affected;
+  else
+    state_.frames[id].noise_of_results = std::max(state_.frames[id].noise_of_results, judged.relative);
+}
+
+// What a call leaves behind in a buffer is a result of all calls around it.
+void ForwardJudge::note_affected(int id) {
+  for (id = state_.frames[id].parent; id != kProgram; id = state_.frames[id].parent) ++state_.frames[id].affected;
 }
 
 void ForwardJudge::leave(int id) {
   Frame& frame = state_.frames[id];
   if (frame.pending.empty()) return;
-  if (frame.results > 0 && frame.affected == 0) {
+  const bool is_without_effect = frame.results > 0 && frame.affected == 0 &&
+                                 frame.noise_of_results * thresholds::kWithoutEffect <= frame.smallest_pending;
+  if (is_without_effect) {
+    for (const std::size_t origin : frame.pending)
+      if (const Observation& seen = state_.origins[origin].seen;
+          seen.is_on_both_sides() && !state_.item_of(seen).is_tensor())
+        idle_flags_.insert(flags_of(seen));
     frame.forward.is_tainted = frame.forward.is_suspect = false;
     frame.pending.clear();
     state_.set_idle(state_.consequences() - frame.consequences_before);
     return;
   }
-  confirm(frame);
-  state_.frames[frame.parent].forward.is_tainted = true;
+  Frame& around = state_.frames[frame.parent];
+  if (frame.parent == kProgram || !around.is_entered) {
+    confirm(frame);
+    around.forward.is_tainted = true;
+    return;
+  }
+  if (around.pending.empty()) around.consequences_before = frame.consequences_before;
+  around.smallest_pending =
+      around.pending.empty() ? frame.smallest_pending : std::min(around.smallest_pending, frame.smallest_pending);
+  around.pending.insert(around.pending.end(), frame.pending.begin(), frame.pending.end());
+  around.forward.is_suspect = true;
+  frame.pending.clear();
 }
 
 void ForwardJudge::confirm(Frame& frame) {
@@ -134,7 +192,23 @@ void ForwardJudge::blame_extra_draw() {
   state_.origins.push_back(std::move(origin));
 }
 
+// An output of which nothing comes in its call may be kept on the side, for the loss or for a later call. So it is
+// where the difference begins, if something outside of the modules begins to differ later, unless it has another form.
+void ForwardJudge::revive_outputs() {
+  const auto is_outside = [](const Origin& origin) {
+    return !origin.is_pending && (origin.reason.cause == DiffCause::Loss || origin.phase == Phase::Backward);
+  };
+  std::size_t last = 0;
+  for (const Origin& origin : state_.origins)
+    if (is_outside(origin)) last = std::max(last, origin.position);
+  for (Origin& origin : state_.origins)
+    if (origin.is_pending && origin.position < last && std::isfinite(origin.relative) &&
+        state_.item_of(origin.seen).io == Io::Output)
+      origin.is_pending = false;
+}
+
 void ForwardJudge::finish() {
+  revive_outputs();
   blame_extra_draw();
   for (int id = 0; id < state_.frames.size(); ++id) confirm(state_.frames[id]);
 }
@@ -159,6 +233,12 @@ void ForwardJudge::visit_output(const Observation& o) {
                     inputs);
     else
       state_.blame(o, path, {.cause = DiffCause::Value, .module = path, .tensor = state_.text(item.name)}, inputs);
+    const int around = state_.frames[id].parent;
+    if (is_output && around != kProgram && state_.frames[around].is_entered) {
+      wait_for_result(state_.origins.size() - 1, around, judged.relative);
+      state_.frames[id].forward.is_suspect = true;
+      return;
+    }
     state_.frames[id].forward.is_tainted = true;
   }
   state_.frames[is_output ? state_.frames[id].parent : id].forward.add(judged.trust);
@@ -172,6 +252,7 @@ void ForwardJudge::visit_buffer(const Observation& seen) {
   const Trust inputs = state_.at_hand(id);
   const Judged judged = state_.judge(o, inputs, Stage::Forward);
   note_result(id, judged);
+  if (judged.is_beyond_noise()) note_affected(id);
   if (judged.is_origin()) {
     Origin& origin = state_.blame(
         o, state_.frames.path(id),

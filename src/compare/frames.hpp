@@ -28,7 +28,9 @@ struct Frame {
   // Origins (by index) that an input of this call is; whether they have any effect is known when the call ends.
   std::vector<std::size_t> pending;
   std::size_t consequences_before = 0;    // in all, when the first of them arose
+  double smallest_pending = 0;            // the relative difference of the smallest of them
   std::size_t results = 0, affected = 0;  // outputs and buffers: those compared, and those of them beyond noise
+  double noise_of_results = 0;            // the largest relative difference of the others
 };
 
 // The module calls of a lane, in the order of execution.

@@ -136,14 +136,15 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
   Trust inputs = trust;
   inputs.noise = std::max(inputs.noise, noise_.assumed_noise());
   findings_.compared += o.is_on_both_sides() ? 1 : 0;
-  const auto beyond_noise = [&]() -> Judged {
-    if (!inputs.is_tainted && !inputs.is_suspect) return {Verdict::Origin, {.is_tainted = true}};
+  constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
+  const auto beyond_noise = [&](double relative) -> Judged {
+    if (!inputs.is_tainted && !inputs.is_suspect) return {Verdict::Origin, {.is_tainted = true}, relative};
     findings_.consequences += o.is_on_both_sides() ? 1 : 0;
-    return {Verdict::Consequence, {.is_tainted = true}};
+    return {Verdict::Consequence, {.is_tainted = inputs.is_tainted, .is_suspect = !inputs.is_tainted}, relative};
   };
   if (!o.is_on_both_sides()) {
     note_bit_difference(o);
-    return beyond_noise();
+    return beyond_noise(kNotMeasured);
   }
   const Item &x = a[static_cast<std::size_t>(o.a)], &y = b[static_cast<std::size_t>(o.b)];
   if (is_same_value(x, y)) {
@@ -152,7 +153,7 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
     return {};
   }
   note_bit_difference(o);
-  if (inputs.is_tainted) return beyond_noise();
+  if (inputs.is_tainted) return beyond_noise(kNotMeasured);
   const PairError error = measures_.pair(x, y);
   if (error.is_comparable && error.differing == 0 && !error.is_lower_bound) {
     ++findings_.same_values;
@@ -165,15 +166,15 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
   const bool is_update = stage == Stage::Optimizer && x.phase == Phase::Optimizer && x.io == Io::Param;
   if (!noise_.is_noise(error, dtype, inputs, stage, floor) ||
       (is_update && !noise_.has_own_tolerance() && is_wrong_update(o)))
-    return beyond_noise();
+    return beyond_noise(error.relative());
   if (error.is_lower_bound) {
     ++findings_.unknown;
     if (!findings_.first_unknown) findings_.first_unknown = make_origin(o, text(item_of(o).scope), {}, inputs);
-    return {Verdict::Unknown, {.noise = error.relative(), .is_unknown = true}};
+    return {Verdict::Unknown, {.noise = error.relative(), .is_unknown = true}, error.relative()};
   }
   ++findings_.noise;
   last_agreeing = o.a;
-  return {Verdict::Noise, {.noise = is_exact(dtype) ? 1.0 : error.relative()}};
+  return {Verdict::Noise, {.noise = is_exact(dtype) ? 1.0 : error.relative()}, error.relative()};
 }
 
 std::optional<DiffDistribution> LaneState::distribution_of(const Observation& o) const {
@@ -229,6 +230,16 @@ Origin LaneState::make_origin(const Observation& o, std::string path, DiffReason
 void LaneState::set_idle(std::size_t count) {
   findings_.consequences -= count;
   findings_.idle += count;
+}
+
+void LaneState::note_idle(const Observation& o, bool is_first) {
+  ++findings_.idle;
+  if (is_first) findings_.idle_inputs.push_back({lane, o});
+}
+
+bool LaneState::is_same_mask(const Observation& o) const {
+  const Item &x = a[static_cast<std::size_t>(o.a)], &y = b[static_cast<std::size_t>(o.b)];
+  return measures_.is_same_mask && x.is_neutral && y.is_neutral && measures_.is_same_mask(x, y);
 }
 
 Origin& LaneState::blame(const Observation& o, std::string path, DiffReason reason, const Trust& inputs) {

@@ -26,19 +26,22 @@ struct UpdateItems {
 // Nothing where the tensors' bytes were not kept.
 using MeasureUpdate = std::function<std::optional<UpdateError>(const UpdateItems& a, const UpdateItems& b)>;
 
+using IsSameMask = std::function<bool(const Item& a, const Item& b)>;
 using MeasureDistribution = std::function<DiffDistribution(const Item& a, const Item& b)>;
 
 struct Measures {
   Measure pair;
   MeasureUpdate update;              // may be empty
   MeasureDistribution distribution;  // may be empty
+  IsSameMask is_same_mask;           // may be empty
 };
 
 enum class Verdict : std::uint8_t { Equal, SameValues, Noise, Unknown, Consequence, Origin };
 
 struct Judged {
   Verdict verdict = Verdict::Equal;
-  Trust trust;  // of what depends on the value
+  Trust trust;          // of what depends on the value
+  double relative = 0;  // the largest difference as a part of the largest value, where it was measured
   bool is_origin() const { return verdict == Verdict::Origin; }
   bool is_beyond_noise() const { return verdict == Verdict::Consequence || verdict == Verdict::Origin; }
 };
@@ -56,6 +59,10 @@ class LaneState {
   // How many of the tensors judged so far differ because of an origin, and: that many of them are without effect.
   std::size_t consequences() const { return findings_.consequences; }
   void set_idle(std::size_t count);
+  // An input that differs, and is known to be without effect; the first of its kind is noted.
+  void note_idle(const Observation& o, bool is_first);
+  // Masks of different forms that say the same.
+  bool is_same_mask(const Observation& o) const;
   // Another use of a difference that is an origin already.
   void count_repeated() { ++findings_.consequences; }
 

@@ -29,7 +29,8 @@ struct Origin {
   Phase phase = Phase::None;
   // The event is in the second run alone; seen.a is the value that still holds in the first.
   bool is_change_in_b = false;
-  bool is_pending = false;  // an input that differs, and nothing is known to have come of it
+  bool is_pending = false;  // nothing is known to have come of it
+  double relative = 0;      // how large it is, where it is or was pending
 };
 
 // What was seen of a module of the first run.

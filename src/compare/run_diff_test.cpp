@@ -115,7 +115,8 @@ RunDiff diff(const TwoLayers& a, const TwoLayers& b, Interner& interner, const R
   const auto far_apart = [](const Item&, const Item&) {
     return PairError{.count = 1, .differing = 1, .max_abs = 1, .scale = 1, .rel_l2 = 1};
   };
-  return diff_timelines(a.timeline(), b.timeline(), interner, {.pair = far_apart, .update = {}, .distribution = {}},
+  return diff_timelines(a.timeline(), b.timeline(), interner,
+                        {.pair = far_apart, .update = {}, .distribution = {}, .is_same_mask = {}},
                         {.pair = [](const Item&, const Item&) { return DiffMetrics{}; }, .update = {}}, options);
 }
 
@@ -195,7 +196,8 @@ TEST(RunDiff, ATensorChangedInPlaceBlamesTheModuleThatDidIt) {
 }
 
 // A model that hands a mask to both of its layers.
-TwoLayers with_mask(Interner& interner, std::uint64_t mask, std::uint64_t first, std::uint64_t second) {
+TwoLayers with_mask(Interner& interner, std::uint64_t mask, std::uint64_t first, std::uint64_t second,
+                    std::uint64_t result = 9, std::uint64_t loss = 10) {
   TwoLayers model(interner);
   model.enter("");
   model.value("", Io::Input, 1);
@@ -206,8 +208,9 @@ TwoLayers with_mask(Interner& interner, std::uint64_t mask, std::uint64_t first,
     model.value(path, Io::Output, output);
     model.exit(path);
   }
-  model.value("", Io::Output, 9);
+  model.value("", Io::Output, result);
   model.exit("");
+  model.value("", Io::Loss, loss);
   return model;
 }
 
@@ -221,14 +224,26 @@ TEST(RunDiff, AnInputOfWhichNothingComesIsANote) {
   EXPECT_EQ(idle.notes[0].kind, DiffNote::Kind::IdleInput);
   EXPECT_EQ(idle.notes[0].subject, "one.input.mask");
   // What one layer makes nothing of may matter to the next: it is one difference, and begins where it was first given.
-  const RunDiff matters = diff(a, with_mask(interner, 50, 6, 70), interner);
+  const RunDiff matters = diff(a, with_mask(interner, 50, 6, 70, 90), interner);
   ASSERT_TRUE(matters.first_divergence);
   EXPECT_EQ(matters.origin_count, 1U);
   EXPECT_EQ(matters.first_divergence->place.name, "one.input.mask");
   // An output that differs beside it is that module's own.
-  const RunDiff other = diff(a, with_mask(interner, 5, 60, 7), interner);
+  const RunDiff other = diff(a, with_mask(interner, 5, 60, 7, 90), interner);
   ASSERT_TRUE(other.first_divergence);
   EXPECT_EQ(other.first_divergence->place.module, "one");
+}
+
+TEST(RunDiff, AnOutputOfWhichNothingComesIsANote) {
+  Interner interner;
+  const TwoLayers a = with_mask(interner, 5, 6, 7);
+  const RunDiff idle = diff(a, with_mask(interner, 5, 60, 7), interner);
+  EXPECT_EQ(idle.verdict, DiffVerdict::Noise);
+  EXPECT_EQ(idle.idle, 1U);
+  // It may have been kept for the loss: then it is where that begins.
+  const RunDiff kept = diff(a, with_mask(interner, 5, 60, 7, 9, 100), interner);
+  ASSERT_TRUE(kept.first_divergence);
+  EXPECT_EQ(kept.first_divergence->place.module, "one");
 }
 
 TwoLayers calls_of(Interner& interner, std::initializer_list<std::uint64_t> inputs, std::uint64_t wrong = 0) {

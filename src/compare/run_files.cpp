@@ -57,7 +57,8 @@ RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& op
       timeline_a, timeline_b, interner,
       {.pair = [&](const Item& x, const Item& y) { return values.measure(x, y); },
        .update = [&](const auto& x, const auto& y) { return values.measure_update(x, y); },
-       .distribution = [&](const Item& x, const Item& y) { return values.measure_distribution(x, y); }},
+       .distribution = [&](const Item& x, const Item& y) { return values.measure_distribution(x, y); },
+       .is_same_mask = [&](const Item& x, const Item& y) { return values.is_same_mask(x, y); }},
       {.pair = [&](const Item& x, const Item& y) { return values.describe(x, y); },
        .update = [&](const auto& x, const auto& y) { return values.describe_update(x, y); }},
       options);

@@ -6,6 +6,7 @@
 
 #include "compare/call_key.hpp"
 #include "compare/draw.hpp"
+#include "compare/mask.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -82,6 +83,12 @@ std::optional<UpdateError> RunValues::measure_update(const UpdateItems& x, const
 
 std::optional<DiffUpdate> RunValues::describe_update(const UpdateItems& x, const UpdateItems& y) const {
   return with_update_tensors(a_, b_, x, y, compare::describe_update);
+}
+
+bool RunValues::is_same_mask(const Item& x, const Item& y) const {
+  if (!x.is_tensor() || !y.is_tensor() || !x.has_bytes || !y.has_bytes) return false;
+  const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+  return compare::is_same_mask(data_a.view, data_b.view);
 }
 
 DiffDistribution RunValues::measure_distribution(const Item& x, const Item& y) {

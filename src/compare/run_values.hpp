@@ -18,6 +18,7 @@ class RunValues {
   PairError measure(const Item& x, const Item& y);
   std::optional<UpdateError> measure_update(const UpdateItems& x, const UpdateItems& y) const;
   DiffDistribution measure_distribution(const Item& x, const Item& y);
+  bool is_same_mask(const Item& x, const Item& y) const;
   DiffMetrics describe(const Item& x, const Item& y) const;
   std::optional<DiffUpdate> describe_update(const UpdateItems& x, const UpdateItems& y) const;
 

@@ -58,6 +58,14 @@ inline constexpr double kUniformTail = 1.9;
 inline constexpr double kNormalTail = 2.2;
 inline constexpr std::int64_t kDrawTailElements = 256;
 
+// Numbers that are added to attention's scores: from this on downwards they forbid. Larger masks are not looked into.
+inline constexpr double kMasked = -1e4;
+inline constexpr std::int64_t kMaskElements = 1 << 24;
+
+// A difference has no effect where what the call returns differs by this much less, and by no more than noise. Chosen:
+// a slightly wrong epsilon stays what it is from module to module.
+inline constexpr double kWithoutEffect = 1000;
+
 // From how many times the noise of what it depends on is a difference certainly more than noise? Chosen.
 inline constexpr double kFarFromNoise = 100;
 

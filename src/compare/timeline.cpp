@@ -8,16 +8,18 @@
 #include <cmath>
 #include <map>
 
+#include "compare/thresholds.hpp"
+
 namespace tenscope::compare {
 namespace {
 
 // Bools, integers, all zero, or nothing but 0 and very negative numbers, as masks are that are added to scores.
 bool is_neutral(const TensorRecord& tensor) {
-  constexpr double kMasked = -1e4;
   const Stats& stats = tensor.stats;
   if (kind_of(tensor.dtype) != DTypeKind::Float) return true;
   if (stats.zero == stats.count) return true;
-  return stats.nan == 0 && stats.pos_inf == 0 && (stats.neg_inf > 0 || stats.min <= kMasked) && !(stats.max > 0);
+  return stats.nan == 0 && stats.pos_inf == 0 && (stats.neg_inf > 0 || stats.min <= thresholds::kMasked) &&
+         !(stats.max > 0);
 }
 
 void set_value(Item& item, const EventValue& value, Interner& interner) {

@@ -380,8 +380,8 @@ std::string note_in_words(const DiffNote& note) {
           "{} another draw of the same distribution",
           note.count == 1 ? "1 initial value looks like" : fmt::format("{} initial values look like", note.count));
     case DiffNote::Kind::IdleInput:
-      return fmt::format("{} differs, but what its module makes of it does not{}", note.subject,
-                         note.count > 0 ? fmt::format("; so do {}", plural(note.count, "more input")) : "");
+      return fmt::format("{} differs, but nothing comes of it{}", note.subject,
+                         note.count > 0 ? fmt::format("; so do {}", plural(note.count, "more tensor")) : "");
     case DiffNote::Kind::MissingRank:
       return fmt::format("rank {} is only in the {} run", note.count, run);
     case DiffNote::Kind::ExtraCalls:
