@@ -341,3 +341,18 @@ sys.modules["invented"].__version__ = sys.argv[1]
     for name in ("a", "b"):
         assert tenscope_run(tmp_path, "--name", name, script, f"0.0.{name}").returncode == 0
     assert tenscope.diff(tmp_path / "runs/a", tmp_path / "runs/b").settings == ["invented 0.0.a became 0.0.b"]
+
+
+def merged(variant):
+    """Changes a parameter between two calls in a way that torch's version counters do not see."""
+    model = Blocks().eval()
+    ids = batches(1)[0]
+    with torch.no_grad():
+        model(ids)
+        model.second.bias.data += 0.02 if variant else 0.01
+        model(ids)
+
+
+def test_a_parameter_that_was_changed_past_the_version_counters(tmp_path):
+    first = compare(tmp_path, merged).first_divergence
+    assert (first.name, first.io, first.cause) == ("second.bias", "param", "changed_between_calls")

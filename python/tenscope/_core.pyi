@@ -359,6 +359,11 @@ def fingerprint(tensor: object | None) -> bytes | None:
     The 16 bytes that identify a tensor's content, or None for what has none.
     """
 
+def sample(tensor: object) -> int | None:
+    """
+    A number that differs where most elements of a tensor were changed; of a few of them only.
+    """
+
 def spy_listen(change: int) -> None: ...
 
 def spy(name: str, value: Any, module: Any = None) -> None:

@@ -6,17 +6,19 @@ from collections.abc import Iterable
 
 import torch
 
-from tenscope._core import GRADIENT_SUFFIX
+from tenscope._core import GRADIENT_SUFFIX, sample
 from tenscope.probes.hooks import Probe
 from tenscope.probes.modules import ModuleInfo, Root
 
 
 def stamp(tensor: torch.Tensor) -> tuple:
-    """Differs when a tensor was replaced or written to by torch's in-place operations; cheap."""
+    """Differs when a tensor was replaced or written to by torch's in-place operations, or when most of it was written
+    to past torch's version counters (p.data.add_); cheap."""
+    content = sample(tensor) if tensor.device.type == "cpu" else None
     try:
-        return id(tensor), tensor._version, tensor.data_ptr()
+        return id(tensor), tensor._version, tensor.data_ptr(), content
     except RuntimeError:  # an inference tensor has no version, a functional one no address
-        return (id(tensor),)
+        return id(tensor), content
 
 
 class State:
@@ -24,7 +26,7 @@ class State:
 
     def __init__(self, probe: Probe):
         self._probe = probe
-        self.compare_content = False  # also see writes that go around torch's version counters (p.data.add_)
+        self.compare_content = False  # also see every single write that goes around torch's version counters
         self._stamps: dict[tuple[str, str], tuple] = {}
         self._prints: dict[tuple[str, str], object] = {}
         self._grad_prints: dict[tuple[str, str], object] = {}
