@@ -16,6 +16,7 @@ class Grouper {
   std::vector<Origin> group() {
     for (Origin& origin : state_.origins) add(std::move(origin));
     state_.origins.clear();
+    mark_those_of_all();
     sort();
     std::vector<Origin> origins;
     for (Member& member : result_) origins.push_back(std::move(member.origin));
@@ -75,6 +76,20 @@ class Grouper {
     if (own < head.rank) head = {std::move(origin), own};
     head.origin.tensors = tensors;
     head.origin.position = position;
+  }
+
+  // Where all parameters begin to differ together, it is no single module's doing.
+  void mark_those_of_all() {
+    for (const auto& [key, index] : groups_) {
+      Origin& origin = result_[index].origin;
+      const Item& item = item_of(origin);
+      if (item.phase != Phase::Backward && item.phase != Phase::Optimizer) continue;
+      const auto alike = static_cast<std::size_t>(std::ranges::count_if(state_.a, [&](const Item& other) {
+        return other.io == item.io && other.phase == item.phase && other.step == item.step &&
+               (item.io != Io::Grad || other.call == item.call);
+      }));
+      origin.reason.is_of_all = origin.tensors > 1 && origin.tensors == alike;
+    }
   }
 
   // By position; initial values of one step stand together, where the first of them stands, in the order of their use.

@@ -204,6 +204,9 @@ std::string reason_in_words(const DiffOrigin& origin) {
   if (!reason.changed_input.empty())
     text += fmt::format(", but for {}, which {} changes in place in one of the runs only", reason.changed_input,
                         blamed_in_words(origin.place));
+  if (reason.is_of_all)
+    text += fmt::format("; those of all {} begin to differ together: look at {}", plural(origin.tensors, "parameter"),
+                        origin.place.phase == "optimizer" ? "the optimizer" : "the program around the model");
   if (!reason.other_dtype.empty()) text += fmt::format("; {} has equal values in another dtype", reason.other_dtype);
   return text;
 }
