@@ -86,6 +86,10 @@ bench: build  ## the benchmarks: each prints a ratio against a peer in the same 
 bugs: build  ## record and diff programs with known bugs (BUGS=folder): is the right place named?
 	@$(PYTHON) bench/bugs.py $(BUGS)
 
+.PHONY: upgrades
+upgrades: build  ## record and diff upgrades of libraries and programs, buggy and harmless (ONLY="--local" or cases)
+	@$(PYTHON) bench/upgrades/run.py $(ONLY)
+
 .PHONY: lint
 lint: style tidy  ## clang-format, ruff and clang-tidy
 
