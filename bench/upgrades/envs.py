@@ -31,13 +31,13 @@ def call(*words: object) -> None:
     raise RuntimeError("\n".join(said.splitlines()[-6:]))
 
 
-def make(folder: Path, requirements: tuple[str, ...], base: Path | None) -> Path:
+def make(folder: Path, packages: tuple[str, ...], base: Path | None) -> Path:
     """The Python of a virtual environment with these packages, made where it is missing."""
     mark = folder / "requirements"
     python = folder / "bin" / "python"
     if mark.exists():
         return python
-    print(f"making {folder.name}: {' '.join(requirements)}", file=sys.stderr, flush=True)
+    print(f"making {folder.name}: {' '.join(packages)}", file=sys.stderr, flush=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -48,15 +48,15 @@ def make(folder: Path, requirements: tuple[str, ...], base: Path | None) -> Path
             call(sys.executable, "-m", "venv", "--without-pip", draft)
             (draft / SITE / "base.pth").write_text(f"{base / SITE}\n")
             pip = [base / "bin" / "python", "-m", "pip", "--python", draft / "bin" / "python"]
-        call(*pip, "install", "-q", "--disable-pip-version-check", *BASE, *requirements)
-        (draft / "requirements").write_text("\n".join(requirements))
+        call(*pip, "install", "-q", "--disable-pip-version-check", *BASE, *packages)
+        (draft / "requirements").write_text("\n".join(packages))
         try:
             draft.rename(folder)
         except OSError:  # another one was faster
             if not mark.exists():
                 raise
     except RuntimeError as error:
-        raise RuntimeError(f"cannot install {' '.join(requirements)}: {error}") from None
+        raise RuntimeError(f"cannot install {' '.join(packages)}: {error}") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return python
@@ -68,7 +68,12 @@ def base() -> Path:
     return CACHE / name
 
 
-def python(name: str, requirements: list[str]) -> Path:
+def requirements(name: str) -> tuple[str, ...]:
+    return tuple((Path(__file__).parent / "requirements" / f"{name}.txt").read_text().split())
+
+
+def python(name: str) -> Path:
     """The Python of the environment of that name; another folder where its packages are others."""
-    digest = hashlib.sha256(" ".join((*BASE, *requirements)).encode()).hexdigest()[:8]
-    return make(CACHE / f"{name}-{digest}", tuple(requirements), base())
+    packages = requirements(name)
+    digest = hashlib.sha256(" ".join((*BASE, *packages)).encode()).hexdigest()[:8]
+    return make(CACHE / f"{name}-{digest}", packages, base())

@@ -48,39 +48,38 @@ def of_side(value: object, side: str) -> object:
     return value[SIDES.index(side)] if isinstance(value, list) else value
 
 
-def recipe(case: dict, side: str, bench: dict) -> tuple[Path, list[str], str | None, list[str]]:
-    """Script, arguments, and the environment with its packages."""
-    name = of_side(case.get("env"), side)
+def recipe(case: dict, side: str) -> tuple[Path, list[str], str | None]:
+    """Script, arguments, and the environment, if it needs one."""
     script = HERE / "cases" / f"{of_side(case['script'], side)}.py"
-    return script, of_side(case.get("args", [[], []]), side), name, bench["envs"][name] if name else []
+    return script, of_side(case.get("args", [[], []]), side), of_side(case.get("env"), side)
 
 
-def stamp(case: dict, side: str, bench: dict) -> str:
+def stamp(case: dict, side: str) -> str:
     """What a recording depends on, but for the compiled part of tenscope."""
-    script, arguments, name, packages = recipe(case, side, bench)
-    digest = hashlib.sha256(json.dumps([arguments, name, packages]).encode())
+    script, arguments, name = recipe(case, side)
+    digest = hashlib.sha256(json.dumps([arguments, name, envs.requirements(name) if name else []]).encode())
     sources = sorted((Path(importlib.util.find_spec("tenscope").origin).parent).rglob("*.py"))
     for path in (script, HERE / "cases" / "common.py", *sources):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def record(case: dict, side: str, bench: dict, folder: Path) -> None:
-    script, arguments, name, packages = recipe(case, side, bench)
+def record(case: dict, side: str, folder: Path) -> None:
+    script, arguments, name = recipe(case, side)
     for old in (folder / side, folder / f"{side}.numbers"):
         shutil.rmtree(old, ignore_errors=True)
     (folder / f"{side}.numbers").mkdir(parents=True)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "UPGRADES_NUMBERS": str(folder / f"{side}.numbers")}
     command = [TENSCOPE, "run", "--out", folder, "--name", side]
     if name:
-        command += ["--python", envs.python(name, packages)]
+        command += ["--python", envs.python(name)]
         environment["PYTHONPATH"] = str(package())
     done = subprocess.run([*command, script, *arguments], capture_output=True, text=True, env=environment)
     (folder / f"{side}.log").write_text(done.stdout + done.stderr)
     if done.returncode != 0 and case.get("raises") != side:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-4:])
         raise RuntimeError(f"cannot record {case['id']} {side}:\n{last}")
-    (folder / f"{side}.stamp").write_text(stamp(case, side, bench))
+    (folder / f"{side}.stamp").write_text(stamp(case, side))
 
 
 def compare(folder: Path, first: str, second: str) -> tuple[int, dict]:
@@ -152,13 +151,13 @@ def wanted(case: dict) -> str:
     return f"{modules}; " + ", ".join(f"{key} {values}" for key, values in case.get("want", {}).items())
 
 
-def examine(case: dict, bench: dict, out: Path, again: bool) -> tuple[dict[str, bool], list[str]]:
+def examine(case: dict, out: Path, again: bool) -> tuple[dict[str, bool], list[str]]:
     folder = out / case["id"]
     try:
         for side in SIDES:
             mark = folder / f"{side}.stamp"
-            if again or not mark.exists() or mark.read_text() != stamp(case, side, bench):
-                record(case, side, bench, folder)
+            if again or not mark.exists() or mark.read_text() != stamp(case, side):
+                record(case, side, folder)
         apart = distance(folder)
         code, diff = compare(folder, "a", "b")
         swapped_code, swapped = compare(folder, "b", "a")
@@ -183,12 +182,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-v", "--verbose", action="store_true", help="the answer of every case")
     arguments = parser.parse_args()
-    bench = json.loads((HERE / "cases.json").read_text())
-    known = [case["id"] for case in bench["cases"]]
+    cases = json.loads((HERE / "cases.json").read_text())
+    known = [case["id"] for case in cases]
     for name in arguments.case:
         if name not in known:
             parser.error(f"there is no case {name}; there are {' '.join(known)}")
-    cases = [case for case in bench["cases"] if not arguments.case or case["id"] in arguments.case]
+    cases = [case for case in cases if not arguments.case or case["id"] in arguments.case]
     if arguments.local:
         cases = [case for case in cases if not case.get("env")]
 
@@ -198,11 +197,11 @@ def main() -> int:
         try:
             if environments:
                 envs.base()
-            list(pool.map(lambda name: envs.python(name, bench["envs"][name]), sorted(environments)))
+            list(pool.map(envs.python, sorted(environments)))
         except RuntimeError as error:
             print(error, file=sys.stderr)
             return 2
-        results = pool.map(lambda case: examine(case, bench, arguments.keep, arguments.again), cases)
+        results = pool.map(lambda case: examine(case, arguments.keep, arguments.again), cases)
         for case, (answers, words) in zip(cases, results, strict=True):
             is_right = all(answers.values())
             right += is_right

@@ -18,7 +18,7 @@ torch.manual_seed(0)
 
 def draw(name, *shape, std=1.0):
     """Normal numbers, the same for the same name everywhere."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(zlib.crc32(name.encode()))) * std
+    return torch.randn(shape, generator=torch.Generator().manual_seed(zlib.crc32(name.encode()))) * std
 
 
 def draw_ids(name, high, *shape, low=0):

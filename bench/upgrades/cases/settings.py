@@ -96,6 +96,7 @@ for step in range(3):
         losses.append(sum(halves))
     optimizer.step()
     optimizer.zero_grad()
-answer(losses=losses, weights=torch.cat([p.flatten() for p in model.blocks[0].parameters()]))
+with torch.no_grad():
+    answer(losses=losses, logits=run(draw_ids("test", 53, 2, 10)))
 if way == "ddp":
     torch.distributed.destroy_process_group()
