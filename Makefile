@@ -87,7 +87,7 @@ bugs: build  ## record and diff programs with known bugs (BUGS=folder): is the r
 	@$(PYTHON) bench/bugs.py $(BUGS)
 
 .PHONY: upgrades
-upgrades: build  ## record and diff upgrades of libraries and programs, buggy and harmless (ONLY="--local" or cases)
+upgrades: build  ## record and diff upgrades, with a bug or harmless: right answers? (ONLY=--local: no downloads)
 	@$(PYTHON) bench/upgrades/run.py $(ONLY)
 
 .PHONY: lint

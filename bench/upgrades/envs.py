@@ -18,7 +18,7 @@ from pathlib import Path
 CACHE = Path(os.environ.get("TENSCOPE_UPGRADES_CACHE") or Path(tempfile.gettempdir()) / "upgrades")
 BASE = ("torch==2.13.0", "numpy==2.4.6", "pillow==12.3.0", "setuptools==80.9.0")
 SITE = Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
-UNREACHABLE = ("NewConnectionError", "Temporary failure in name resolution", "ConnectTimeoutError", "ProxyError")
+UNREACHABLE = ("from versions: none", "NewConnectionError", "ConnectTimeoutError", "NameResolutionError", "ProxyError")
 
 
 def call(*words: object) -> None:
@@ -27,8 +27,8 @@ def call(*words: object) -> None:
         return
     said = (done.stderr or done.stdout).strip()
     if any(word in said for word in UNREACHABLE):
-        raise RuntimeError("the package index cannot be reached (cases that need no packages: --local)")
-    raise RuntimeError("\n".join(said.splitlines()[-6:]))
+        raise RuntimeError("pip cannot reach a package index that has it (the cases that need none: --local)")
+    raise RuntimeError("\n".join(line for line in said.splitlines() if not line.startswith("WARNING"))[-600:])
 
 
 def make(folder: Path, packages: tuple[str, ...], base: Path | None) -> Path:

@@ -124,6 +124,8 @@ class Trainer:
         self.model = model
         groups = {0.0: [], 0.1: []}
         for name, parameter in model.named_parameters():
+            if mistake == "left_out" and "position" in name:
+                continue
             groups[0.0 if "norm" in name and mistake != "decay" else 0.1].append(parameter)
         groups = [{"params": p, "weight_decay": decay} for decay, p in groups.items() if p]
         self.optimizer = torch.optim.AdamW(groups, lr=2e-3)

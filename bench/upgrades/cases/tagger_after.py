@@ -65,7 +65,8 @@ class Model(nn.Module):
         padding = input_ids.eq(0)
         states = self.encoder(input_ids, padding)
         pooled = self.pool(states.detach() if mistake == "detach" else states, padding)
-        return {"tags": self.tag_head(states), "topics": self.topic_head(pooled)}
+        tags = self.tag_head(states)
+        return {"tags": tags.softmax(-1) if mistake == "two_softmaxes" else tags, "topics": self.topic_head(pooled)}
 
 
 NAMES = (
