@@ -62,6 +62,24 @@ bool is_changed_input(std::string_view name, std::string_view scope, Io io) noex
 // The name without the scope before it: "input.0" of "fc.input.0" in "fc". Another name as it is.
 std::string_view name_in_scope(std::string_view name, std::string_view scope) noexcept;
 
+// An Io or a Phase, or any other word that a program has for it: `.io = Io::Input`, `.io = "router_logits"`.
+template <class Enum, Enum (*kParse)(std::string_view) noexcept>
+class Word {
+ public:
+  constexpr Word() noexcept = default;
+  constexpr Word(Enum value) noexcept : value_(value) {}                       // NOLINT: implicit
+  Word(std::string_view word) noexcept : value_(kParse(word)), word_(word) {}  // NOLINT: implicit
+  Word(const char* word) noexcept : Word(std::string_view(word)) {}            // NOLINT: implicit
+  constexpr operator Enum() const noexcept { return value_; }                  // NOLINT: implicit
+  std::string_view text() const noexcept { return value_ == Enum::Other ? word_ : to_string(value_); }
+
+ private:
+  Enum value_ = Enum::None;
+  std::string_view word_;
+};
+using IoWord = Word<Io, parse_io>;
+using PhaseWord = Word<Phase, parse_phase>;
+
 // What a probe says of an event, besides its value. All text is borrowed for the duration of the call.
 struct EventInfo {
   EventKind kind = EventKind::Value;
@@ -70,20 +88,13 @@ struct EventInfo {
   std::int64_t call = -1;  // -1: counted by the run, per name and step
   std::string_view site;   // "file.py:12"
   std::string_view scope;  // the module's path or the function it happened in
-  Io io = Io::None;
-  Phase phase = Phase::None;
-  std::string_view root;      // label of the outermost module: class and order, "GPT#0"
-  std::string_view cls;       // class of the module, or qualified name of the function
-  std::string_view task;      // asyncio task, where there is one
-  std::string_view meta;      // more, as the text of one JSON object; the probe's own affair
-  std::string_view file;      // a file of the run folder that holds just this tensor; then recorded with Values::Stats
-  std::string_view other_io;  // the word of Io::Other
-  std::string_view other_phase;  // the word of Phase::Other
-
-  void set_io(std::string_view word) noexcept;  // any word, also one that Io does not know
-  void set_phase(std::string_view word) noexcept;
-  std::string_view io_word() const noexcept { return io == Io::Other ? other_io : to_string(io); }
-  std::string_view phase_word() const noexcept { return phase == Phase::Other ? other_phase : to_string(phase); }
+  IoWord io;
+  PhaseWord phase;
+  std::string_view root;  // label of the outermost module: class and order, "GPT#0"
+  std::string_view cls;   // class of the module, or qualified name of the function
+  std::string_view task;  // asyncio task, where there is one
+  std::string_view meta;  // more, as the text of one JSON object; the probe's own affair
+  std::string_view file;  // a file of the run folder that holds just this tensor; then recorded with Values::Stats
 };
 
 // Where a tensor's bytes lie: a segment of the writer that recorded it, a byte offset from the file's start, a size.

@@ -102,7 +102,11 @@ bool take_keyword(std::string_view keyword, PyObject* value, Arguments& argument
   if (keyword == "io" || keyword == "phase") {
     std::string_view word;
     if (!take_text(value, word)) return false;
-    return keyword == "io" ? info.set_io(word) : info.set_phase(word), true;
+    if (keyword == "io")
+      info.io = word;
+    else
+      info.phase = word;
+    return true;
   }
   if (keyword == "root") return take_text(value, info.root);
   if (keyword == "cls") return take_text(value, info.cls);

@@ -63,16 +63,16 @@ TEST(Event, words_round_trip_and_others_are_kept) {
     EXPECT_EQ(parse_io(to_string(static_cast<Io>(i))), static_cast<Io>(i));
   for (int i = 0; i <= static_cast<int>(Phase::Other); ++i)
     EXPECT_EQ(parse_phase(to_string(static_cast<Phase>(i))), static_cast<Phase>(i));
-  EventInfo info;
-  info.set_io("router_logits");
-  info.set_phase("decode");
+  EventInfo info{.io = "router_logits", .phase = "decode"};
   EXPECT_EQ(info.io, Io::Other);
   EXPECT_EQ(info.phase, Phase::Other);
-  EXPECT_EQ(info.io_word(), "router_logits");
-  EXPECT_EQ(info.phase_word(), "decode");
-  info.set_io("grad_input");
+  EXPECT_EQ(info.io.text(), "router_logits");
+  EXPECT_EQ(info.phase.text(), "decode");
+  info.io = "grad_input";
   EXPECT_EQ(info.io, Io::GradInput);
-  EXPECT_EQ(info.io_word(), "grad_input");
+  EXPECT_EQ(info.io.text(), "grad_input");
+  info.io = Io::Loss;
+  EXPECT_EQ(info.io.text(), "loss");
 }
 
 TEST(Event, names_that_follow_from_another) {

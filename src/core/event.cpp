@@ -47,14 +47,4 @@ std::string_view name_in_scope(std::string_view name, std::string_view scope) no
   return name[scope.size()] == '.' ? name.substr(scope.size() + 1) : name;
 }
 
-void EventInfo::set_io(std::string_view word) noexcept {
-  io = parse_io(word);
-  other_io = io == Io::Other ? word : std::string_view();
-}
-
-void EventInfo::set_phase(std::string_view word) noexcept {
-  phase = parse_phase(word);
-  other_phase = phase == Phase::Other ? word : std::string_view();
-}
-
 }  // namespace tenscope

@@ -57,8 +57,8 @@ void put_info(TextBuffer& out, const EventInfo& info, std::uint64_t thread) {
   }
   put_member(out, R"(,"site":")", info.site);
   put_member(out, R"(,"scope":")", info.scope);
-  put_member(out, R"(,"io":")", info.io_word());
-  put_member(out, R"(,"phase":")", info.phase_word());
+  put_member(out, R"(,"io":")", info.io.text());
+  put_member(out, R"(,"phase":")", info.phase.text());
   put_member(out, R"(,"root":")", info.root);
   put_member(out, R"(,"class":")", info.cls);
   put_member(out, R"(,"task":")", info.task);
