@@ -120,6 +120,25 @@ def test_training_is_bitwise_the_same(run, name):
         assert torch.equal(e.torch(), parameter)
 
 
+@pytest.mark.parametrize("include", [None, "blocks.0.*"])
+def test_parameter_gradients_alone(run, include):
+    torch.manual_seed(0)
+    model = GPT()
+    with tenscope.trace(model, param_grads=True, inputs=False, outputs=False, include=include):
+        for step in range(2):
+            run.step(step)
+            model.zero_grad()
+            loss_of(model).backward()
+        with torch.no_grad():
+            model(tokens(2, 7))
+    wanted = {name: p for name, p in model.named_parameters() if include is None or name.startswith("blocks.0.")}
+    for step in range(2):
+        assert [e.name for e in events(run, io="grad", step=step)] == [f"{name}.grad" for name in wanted]
+    for e, parameter in zip(events(run, io="grad", step=1), wanted.values(), strict=True):
+        assert torch.equal(e.torch(), parameter.grad)
+    assert {e.io for e in events(run, kind="value")} == {"grad"}
+
+
 def test_gradients_of_outputs_and_inputs_are_those_of_the_module_alone(run):
     """Judged by torch.autograd.grad: x has three users, so the tensor's own gradient would be the sum of all."""
 

@@ -175,7 +175,7 @@ class AutoProbe(Probe):
         if self.on:
             self._state.record_changed(info.root)
 
-    def end_outermost(self, info: ModuleInfo, output_nodes: list) -> None:
+    def end_outermost(self, info: ModuleInfo, output) -> None:
         if _has_state(info.root):
             self._outermost += 1
 

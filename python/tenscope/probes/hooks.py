@@ -82,7 +82,7 @@ class Probe:
     def begin_outermost(self, info: ModuleInfo, module) -> None:
         pass
 
-    def end_outermost(self, info: ModuleInfo, output_nodes: list) -> None:
+    def end_outermost(self, info: ModuleInfo, output) -> None:
         pass
 
     # Life.
@@ -224,20 +224,15 @@ class Probe:
         while frame.module is not module:
             frame = stack.pop()
         elapsed = began - frame.started_ns - (self._local.spent_ns - frame.spent_ns)
-        nodes: list = []
         if frame.on:
             if error is None:
-                nodes = self._record_outputs(frame, module, args, kwargs, output)
+                self._record_outputs(frame, module, args, kwargs, output)
             self._record_exit(frame, module, elapsed, error)
         if not stack:
-            if not nodes and not frame.on and self.what.grads:
-                members = Members()
-                flatten(output, "", [], members)
-                nodes = [t.grad_fn for _, _, t in members if isinstance(t, torch.Tensor) and t.grad_fn is not None]
-            self.end_outermost(frame.info, nodes)
+            self.end_outermost(frame.info, output)
         self._local.spent_ns += perf_counter_ns() - began
 
-    def _record_outputs(self, frame: Frame, module, args, kwargs, output) -> list:
+    def _record_outputs(self, frame: Frame, module, args, kwargs, output) -> None:
         info, what = frame.info, self.what
         members = Members()
         flatten(output, "", [], members)
@@ -249,7 +244,7 @@ class Probe:
         if what.buffers and module._buffers:
             self._record_buffers(frame, module)
         if not (what.grads and torch.is_grad_enabled()):
-            return []
+            return
         tensors = [member for member in members if isinstance(member[2], torch.Tensor)]
         nodes = grads.watch_outputs(tensors, self._teller(frame, "grad_output"))
         if frame.edges is not None and frame.edges.names and nodes:
@@ -259,7 +254,6 @@ class Probe:
                 reason = "the call's graph has too many nodes to look for the gradients of its inputs"
                 meta = {"what": "grad_input", "limit": grads.MAX_NODES, "count": len(frame.edges.names)}
                 self.note_once("left_out", {**meta, "reason": reason}, info)
-        return nodes
 
     def _record_exit(self, frame: Frame, module, elapsed_ns: int, error: BaseException | None) -> None:
         info = frame.info
@@ -419,6 +413,13 @@ def versions_of(members: list) -> dict[str, tuple[int, int]]:
             for suffix, _, value in members
             if isinstance(value, torch.Tensor) and not value.is_inference()
         }
+
+
+def nodes_of(output) -> list:
+    """The nodes of the graph that made the tensors of a nest of results."""
+    members = Members()
+    flatten(output, "", [], members)
+    return [value.grad_fn for _, _, value in members if isinstance(value, torch.Tensor) and value.grad_fn is not None]
 
 
 def index_meta(index: list) -> str:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tenscope import _core
-from tenscope.probes.hooks import Probe, What, is_compiled
+from tenscope.probes.hooks import Probe, What, is_compiled, nodes_of
 from tenscope.probes.locals import Known, LocalsWatch, deeper_than_compared
 from tenscope.probes.modules import (
     ModuleInfo,
@@ -190,9 +190,9 @@ class TraceProbe(Probe):
         if owner._params and self.on:
             self._state.record_changed(info.root)
 
-    def end_outermost(self, info: ModuleInfo, output_nodes: list) -> None:
-        if self.on and (self._owner._param_grads or self.what.grads):
-            for node in output_nodes:
+    def end_outermost(self, info: ModuleInfo, output) -> None:
+        if self.on and (self._owner._param_grads or self.what.grads) and torch.is_grad_enabled():
+            for node in nodes_of(output):
                 node.register_prehook(self._backward_runs)
 
     def _backward_runs(self, _) -> None:
