@@ -78,6 +78,37 @@ def test_a_failing_conversion_does_not_reach_the_program(tmp_path):
     assert tenscope.open(tmp_path)["after"] == 1
 
 
+def record_inside_a_conversion(run):
+    def to_value(s):
+        run.record("inside", 1)
+        return s.values
+
+    tenscope.register(Sparse, to_value=to_value)
+    run.record("s", Sparse([[0]], [7.0], (1,)))
+
+
+def test_a_record_inside_a_conversion_is_counted_and_noted(tmp_path):
+    with tenscope.Run(tmp_path) as run:
+        with pytest.warns(tenscope.RecordingWarning, match="recording inside failed: .*in the midst of another record"):
+            record_inside_a_conversion(run)
+        run.record("after", 1)
+        assert run.dropped == 1
+    opened = tenscope.open(tmp_path)
+    assert opened.names() == ["s", "after"] and np.array_equal(opened["s"].numpy(), [7.0])
+    (note,) = opened.events(kind="note", name="not_seen")
+    assert note.meta["name"] == "inside" and "in the midst of another record" in note.meta["reason"]
+    (loss,) = opened.losses
+    assert loss.events == 1 and not loss.is_limit
+
+
+def test_a_record_inside_a_conversion_raises_where_the_run_is_strict(tmp_path):
+    with (
+        tenscope.Run(tmp_path, strict=True) as run,
+        pytest.raises(RuntimeError, match="in the midst of another record"),
+    ):
+        record_inside_a_conversion(run)
+
+
 def test_dump(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     from tenscope.compat.tensor_dumper.core import TensorDumper

@@ -32,7 +32,7 @@ LiveRun::LiveRun(const std::filesystem::path& base, const RunOptions& options)
 
 void LiveRun::count_dropped(const std::string& warning) {
   if (dropped++ == 0) warn_later(warning);
-  run.record({.kind = EventKind::Dropped, .name = "a value could not be read"}, EventValue(std::int64_t{1}));
+  run.record({.kind = EventKind::Dropped, .name = "recording a value failed"}, EventValue(std::int64_t{1}));
 }
 
 bool is_strict() { return (current() && current()->strict) || store::is_strict_by_environment(); }

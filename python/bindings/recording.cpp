@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/module.hpp"
@@ -265,8 +267,8 @@ thread_local bool recording = false;
 template <class Body>
 int outside_errors(Body body) {
   struct Flag {
-    Flag() { recording = true; }
-    ~Flag() { recording = false; }
+    ~Flag() { recording = before; }
+    const bool before = std::exchange(recording, true);
   } flag;
   if (!PyErr_Occurred()) return body();
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
@@ -309,6 +311,12 @@ bool guarded(LiveRun& live, const EventInfo& info, Body body) {
   return true;
 }
 
+// A record that is called in the midst of another, by a converter or a key's __str__, is left out, and that is said.
+int leave_out(LiveRun& live, const EventInfo& info) {
+  const auto refuse = [] { throw std::runtime_error("it was called in the midst of another record"); };
+  return outside_errors([&] { return guarded(live, info, refuse) ? 0 : -1; });
+}
+
 }  // namespace
 
 void set_registered(PyObject* types) noexcept {
@@ -317,13 +325,15 @@ void set_registered(PyObject* types) noexcept {
 }
 
 int record_object(std::shared_ptr<LiveRun> live, const EventInfo& info, PyObject* object, Values values) {
-  if (recording || !live->run.enabled()) return 0;
+  if (!live->run.enabled()) return 0;
+  if (recording) return leave_out(*live, info);
   Walk walk(live->run, info, values);
   return outside_errors([&] { return guarded(*live, info, [&] { walk.visit(object); }) ? walk.events() : -1; });
 }
 
 int record_value(std::shared_ptr<LiveRun> live, const EventInfo& info, const EventValue& value) {
-  if (recording || !live->run.enabled()) return 0;
+  if (!live->run.enabled()) return 0;
+  if (recording) return leave_out(*live, info);
   int events = 0;
   return outside_errors(
       [&] { return guarded(*live, info, [&] { events = live->run.record(info, value).kept; }) ? events : -1; });
