@@ -16,10 +16,11 @@ build=$PWD/build/asan-python
 python=$PWD/.venv/bin/python
 files=("$@")
 if [ ${#files[@]} = 0 ]; then
-  files=(tests/test_lifetimes.py tests/test_record.py tests/test_record_calls.py tests/test_register.py
-    tests/test_processes.py tests/test_watch.py tests/test_watch_frames.py tests/test_watch_reference.py
-    tests/test_watch_run.py tests/test_watch_safety.py tests/test_tree.py tests/test_spy_and_locals.py
-    tests/test_compare.py tests/test_formats.py tests/test_reader_py.py)
+  files=(tests/test_lifetimes.py tests/test_borrowing.py tests/test_trouble.py tests/test_record.py
+    tests/test_record_calls.py tests/test_register.py tests/test_processes.py tests/test_watch.py
+    tests/test_watch_frames.py tests/test_watch_reference.py tests/test_watch_run.py tests/test_watch_safety.py
+    tests/test_tree.py tests/test_spy_and_locals.py tests/test_compare.py tests/test_formats.py
+    tests/test_reader_py.py)
 fi
 
 echo "==> the extension under asan, ubsan and lsan (build/asan-python)"
