@@ -1,81 +1,19 @@
 #include "tenscope/run.hpp"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/file.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <limits>
-#include <numeric>
-#include <thread>
 
-#include "kernels/summarize.hpp"
-#include "store/file.hpp"
-#include "store/run_folder.hpp"
+#include "store/read_back.hpp"
 #include "store/scratch_folder.hpp"
-#include "tenscope/reader.hpp"
+#include "tenscope/error.hpp"
 
 namespace tenscope {
 namespace {
 
-namespace fs = std::filesystem;
 using store::ScratchFolder;
 using Recorder = Run;  // inside a test, Run is a member of testing::Test
-
-std::vector<float> ramp(std::size_t size, float start = 0) {
-  std::vector<float> values(size);
-  std::iota(values.begin(), values.end(), start);
-  return values;
-}
-
-template <class T>
-std::vector<T> values_of(const Reader& reader, EventId id) {
-  const auto data = reader.tensor(id);
-  std::vector<T> values(size_bytes(data.view) / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), data.view.data, size_bytes(data.view));
-  return values;
-}
-
-EventId only(const Reader& reader, const Query& query) {
-  const auto ids = reader.find(query);
-  EXPECT_EQ(ids.size(), 1u) << query.name;
-  return ids.empty() ? 0 : ids[0];
-}
-
-std::uint64_t folder_bytes(const fs::path& folder) {
-  std::uint64_t total = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) total += entry.file_size();
-  }
-  return total;
-}
-
-std::size_t count_files(const fs::path& folder, const std::string& ending) {
-  std::size_t count = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) count += entry.path().string().ends_with(ending);
-  return count;
-}
-
-void expect_healthy(const fs::path& run, bool is_ring = false) {
-  const Reader reader(run);
-  for (const auto& problem : reader.problems()) ADD_FAILURE() << problem.file << ": " << problem.reason;
-  for (EventId id = 0; id < reader.event_count(); ++id) {
-    if (!reader.is_tensor(id)) continue;
-    const auto event = reader.event(id);
-    const auto& record = std::get<TensorRecord>(event.value);
-    if (!record.blob) continue;
-    try {
-      EXPECT_EQ(kernels::fingerprint(reader.tensor(id).view), record.fingerprint) << event.name;
-    } catch (const Error& error) {
-      EXPECT_TRUE(is_ring && error.code() == ErrorCode::NotFound) << error.what();
-    }
-  }
-}
 
 TEST(Run, records_and_reads_back_every_kind_of_value) {
   ScratchFolder scratch;
@@ -323,174 +261,6 @@ TEST(Run, names_are_made_unique_or_joined) {
   EXPECT_THROW(Recorder(scratch.path(), {.name = "../x"}), Error);
 }
 
-TEST(Run, timestamped_runs_are_unique_under_concurrency) {
-  ScratchFolder scratch;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&] {
-      for (int j = 0; j < 5; ++j) Recorder(scratch.path()).record("x", 1.0);
-    });
-  for (auto& thread : threads) thread.join();
-  const auto runs = list_runs(scratch.path());
-  EXPECT_EQ(runs.size(), 20u);
-  for (const auto& run : runs) EXPECT_EQ(Reader(run).find({.name = "x"}).size(), 1u);
-}
-
-TEST(Run, threads_record_at_the_same_time) {
-  ScratchFolder scratch;
-  constexpr int kThreads = 4, kEach = 300;
-  Recorder run(scratch.path(), {.segment_bytes = 1 << 20});
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < kEach; ++i) {
-        const auto size = static_cast<std::int64_t>(i % 50 == 0 ? 40'000 : 50 + i);
-        const auto data = ramp(static_cast<std::size_t>(size), static_cast<float>(t * 1000 + i));
-        run.record("t" + std::to_string(t), view(data.data(), {size}));
-        run.record("n" + std::to_string(t), static_cast<double>(i));
-      }
-    });
-  std::thread watcher([&] {
-    for (int i = 0; i < 5; ++i) EXPECT_TRUE(Reader(run.path()).problems().empty());
-  });
-  for (auto& thread : threads) thread.join();
-  watcher.join();
-  run.close();
-  const Reader reader(run.path());
-  for (int t = 0; t < kThreads; ++t) {
-    const auto ids = reader.find({.name = "t" + std::to_string(t)});
-    ASSERT_EQ(ids.size(), static_cast<std::size_t>(kEach));
-    for (int i = 0; i < kEach; ++i) {
-      EXPECT_EQ(reader.call(ids[i]), i);
-      EXPECT_EQ(values_of<float>(reader, ids[i])[0], static_cast<float>(t * 1000 + i));
-    }
-  }
-  expect_healthy(run.path());
-}
-
-TEST(Run, close_may_race_with_records) {
-  ScratchFolder scratch;
-  Recorder run(scratch.path());
-  std::atomic<int> kept{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 3; ++t)
-    threads.emplace_back([&] {
-      for (int i = 0; i < 2000; ++i) {
-        const auto data = ramp(64, static_cast<float>(i));
-        kept += run.record("x", view(data.data(), {64})).kept;
-      }
-    });
-  while (kept < 500) std::this_thread::yield();
-  run.close();
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(run.dropped(), 0u);
-  EXPECT_EQ(Reader(run.path()).find({.name = "x"}).size(), static_cast<std::size_t>(kept));
-  expect_healthy(run.path());
-}
-
-TEST(Run, a_forked_child_gets_a_folder_of_its_own) {
-  ScratchFolder scratch;
-  const auto data = ramp(100);
-  auto run = std::make_unique<Recorder>(scratch.path());
-  run->record("parent", view(data.data(), {100}));
-  const pid_t child = ::fork();
-  if (child == 0) {
-    run->step();
-    const bool is_kept = run->record("child", view(data.data(), {100})).kept;
-    run.reset();
-    ::_exit(is_kept ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  run->record("parent", 2.0);
-  const auto path = run->path();
-  run.reset();
-  const Reader reader(path);
-  ASSERT_TRUE(reader.problems().empty());
-  ASSERT_EQ(reader.writers().size(), 2u);
-  EXPECT_EQ(reader.writers()[1].folder, "rank-0.pid-" + std::to_string(child));
-  EXPECT_TRUE(reader.writers()[0].closed);
-  EXPECT_TRUE(reader.writers()[1].closed);
-  EXPECT_EQ(values_of<float>(reader, only(reader, {.name = "child"})), data);
-  EXPECT_EQ(reader.find({.name = "parent"}).size(), 2u);
-  expect_healthy(path);
-}
-
-TEST(Run, a_silent_child_leaves_no_trace_and_holds_no_lock) {
-  ScratchFolder scratch;
-  int to_child[2];
-  ASSERT_EQ(::pipe(to_child), 0);
-  const pid_t parent = ::fork();
-  if (parent == 0) {  // a process that records, forks a child that outlives it, and dies
-    Recorder run(scratch.path(), {.name = "r"});
-    run.record("x", 1.0);
-    if (::fork() == 0) {
-      char byte;
-      ::close(to_child[1]);
-      ::_exit(static_cast<int>(::read(to_child[0], &byte, 1)));
-    }
-    ::_exit(0);
-  }
-  ASSERT_EQ(::waitpid(parent, nullptr, 0), parent);
-  const auto folder = scratch.path() / "r" / "rank-0";
-  // The child lets go of what it inherited as soon as it runs.
-  for (int i = 0; i < 500 && store::is_being_written(folder); ++i) ::usleep(10'000);
-  EXPECT_FALSE(store::is_being_written(folder));
-  const Reader reader(scratch.path());
-  EXPECT_EQ(reader.writers().size(), 1u);
-  EXPECT_FALSE(reader.writers()[0].closed);
-  EXPECT_EQ(reader.find({.name = "x"}).size(), 1u);
-  ::close(to_child[0]);
-  ::close(to_child[1]);
-}
-
-TEST(Run, sigterm_closes_open_runs_and_still_ends_the_process) {
-  ScratchFolder scratch;
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    Recorder run(scratch.path(), {.name = "r"});
-    if (!close_runs_on_sigterm() || !close_runs_on_sigterm()) ::_exit(1);
-    run.record("x", 1.0);
-    const pid_t grandchild = ::fork();
-    if (grandchild == 0) {
-      for (;;) ::usleep(1000);  // not pause(): tsan holds a signal back until the next system call
-    }
-    ::kill(grandchild, SIGTERM);  // ends by it at once
-    int status = 0;
-    ::waitpid(grandchild, &status, 0);
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGTERM) ::_exit(2);
-    [[maybe_unused]] const auto written = ::write(ready[1], "x", 1);
-    for (;;) run.record("y", 1.0);
-  }
-  ::close(ready[1]);
-  char byte;
-  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  ::kill(child, SIGTERM);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
-  const Reader reader(scratch.path() / "r");
-  EXPECT_TRUE(reader.problems().empty());
-  EXPECT_TRUE(reader.writers()[0].closed);
-  EXPECT_EQ(state_text(reader.writers()), "failed (SIGTERM)");
-  ::close(ready[0]);
-}
-
-TEST(Run, the_journal_is_locked_while_the_run_is_open) {
-  ScratchFolder scratch;
-  Recorder run(scratch.path());
-  EXPECT_TRUE(store::is_being_written(run.writer_path()));
-  {
-    const Reader reader(run.path());
-  }
-  EXPECT_TRUE(store::is_being_written(run.writer_path()));
-  run.close();
-  EXPECT_FALSE(store::is_being_written(run.writer_path()));
-}
-
 TEST(Run, a_budget_keeps_the_first) {
   ScratchFolder scratch;
   std::vector<std::string> warnings;
@@ -536,25 +306,6 @@ TEST(Run, a_tensor_that_does_not_fit_leaves_the_budget_to_the_others) {
   for (const auto id : reader.find({.name = "tiny"})) EXPECT_EQ(values_of<float>(reader, id), tiny);
   EXPECT_EQ(values_of<float>(reader, only(reader, {.name = "middle"})), middle);
   EXPECT_EQ(reader.find({.name = "budget", .kind = EventKind::Note}).size(), 1u);
-  EXPECT_TRUE(verify(run.path()).empty());
-}
-
-TEST(Run, threads_stay_within_the_budget) {
-  ScratchFolder scratch;
-  constexpr std::uint64_t kBudget = 3 << 20;
-  Recorder run(scratch.path(), {.max_bytes = kBudget, .on_warning = [](const std::string&) {}});
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 20; ++i) {
-        const auto data = ramp(50'000 + static_cast<std::size_t>(i), static_cast<float>(100 * t + i));
-        run.record("x", view(data.data(), {static_cast<std::int64_t>(data.size())}));
-      }
-    });
-  for (auto& thread : threads) thread.join();
-  run.close();
-  EXPECT_LE(folder_bytes(run.path()), kBudget + (100u << 10));  // and the journal
-  EXPECT_GE(folder_bytes(run.path()), kBudget * 9 / 10);
   EXPECT_TRUE(verify(run.path()).empty());
 }
 
