@@ -55,7 +55,8 @@ void stand_still() noexcept {  // async-signal-safe
 
 void handle(int) noexcept {
   const int saved = errno;
-  if (watch.pid.load() != ::getpid() || watch.received.fetch_add(1) > 0) {
+  const bool is_first = watch.received.fetch_add(1) == 0;  // counted first: before_fork() clears the pid, then looks
+  if (watch.pid.load() != ::getpid() || !is_first) {
     die();
   } else {
     ::sem_post(&watch.wake);
@@ -75,10 +76,7 @@ void set_deadline() noexcept {
   if (::timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) ::timer_settime(timer, 0, &in, nullptr);
 }
 
-void wait_for_it() {
-  while (::sem_wait(&watch.wake) != 0) {
-  }
-  if (watch.is_ending && watch.received == 0) return;
+void act_and_die() {
   set_deadline();
   watch.action();
   sigset_t ending;
@@ -86,6 +84,12 @@ void wait_for_it() {
   ::sigaddset(&ending, SIGTERM);
   ::pthread_sigmask(SIG_UNBLOCK, &ending, nullptr);  // all other threads may have it blocked
   die();
+}
+
+void wait_for_it() {
+  while (::sem_wait(&watch.wake) != 0) {
+  }
+  if (!watch.is_ending || watch.received > 0) act_and_die();
 }
 
 bool is_our_handler(const struct sigaction& current) {
@@ -103,6 +107,7 @@ bool start_thread() {
     return false;
   }
   watch.pid = ::getpid();
+  sigterm_thread_is_due = false;
   return true;
 }
 
@@ -113,11 +118,12 @@ void before_fork() {
   ::sem_post(&watch.wake);
   watch.thread.join();
   watch.pid = 0;
+  if (watch.received > 0) act_and_die();  // it came when the thread had ended, but before the pid said so
   sigterm_thread_is_due = true;
 }
 
 void after_fork_in_parent() {
-  if (sigterm_thread_is_due && !sigterm_thread_is_late && start_thread()) sigterm_thread_is_due = false;
+  if (sigterm_thread_is_due && !sigterm_thread_is_late) start_thread();
   watch.mutex.unlock();
 }
 
