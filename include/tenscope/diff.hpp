@@ -81,6 +81,7 @@ struct DiffMetrics {
   std::vector<std::int64_t> worst_index;
   std::string worst_a, worst_b;                     // the values there, as text that reads back as the same number
   std::vector<std::array<std::int64_t, 2>> ranges;  // per axis: the half-open range of slices in which anything differs
+  std::string layout;                               // how b lies in a, where they were paired by content
   std::string relation;                             // "b = 4 a", "b is a, flipped along axis 1"; empty: none was found
   DiffObstacle obstacle = DiffObstacle::None;
 };

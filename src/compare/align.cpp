@@ -3,8 +3,8 @@
 // keys are met side by side; what is left is found by a table. Where one run has more calls of the outermost modules
 // than the other, calls are paired by their inputs first (call_match.cpp). Arguments go by the names that the signature
 // of the module has for them, then as they were recorded, then by their position (arguments.hpp). What is still alone
-// is tried again without its last name (a parameter with another name), then, where no modules are known, by shapes in
-// order.
+// is tried again without its last name (a parameter with another name), then by its full name, which also serves where
+// one run alone has modules. Where that does not suffice, by content (content_match.cpp).
 #include "compare/align.hpp"
 
 #include <algorithm>
@@ -70,14 +70,15 @@ class LaneAligner {
     pair_.to_a.assign(b_.size(), kAlone);
   }
 
-  LanePair align() {
+  LanePair align(const ContentSource* content) {
     const std::size_t common = walk_together();
     match_by_key(common, Naming::ByName);
     match_by_key(common, Naming::AsRecorded);
     match_by_key(common, Naming::ByPosition);
     match_parameters(alignment_, pair_);
     match_without_tail();
-    match_plain_names();
+    match_names();
+    if (content != nullptr) match_content(*content);
     return std::move(pair_);
   }
 
@@ -197,42 +198,45 @@ class LaneAligner {
     }
   }
 
-  struct PlainName {
-    TextId name, shape;
-    std::uint64_t fingerprint;
-    std::vector<std::size_t> items;
-  };
-
-  static std::vector<PlainName> plain_names(const std::vector<Item>& items, const std::vector<std::int64_t>& partner) {
-    std::vector<PlainName> names;
-    std::unordered_map<TextId, std::size_t> index;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      if (!items[i].is_tensor() || partner[i] != kAlone) continue;
-      const auto [place, is_new] = index.try_emplace(items[i].name, names.size());
-      if (is_new) names.push_back({items[i].name, items[i].shape, items[i].fingerprint.low, {}});
-      names[place->second].items.push_back(i);
+  // Equal names, also where one run alone has modules: the n-th tensor of a name belongs to the n-th.
+  void match_names() {
+    std::map<std::pair<TextId, std::size_t>, std::size_t> in_b;
+    std::unordered_map<TextId, std::size_t> seen;
+    for (std::size_t j = 0; j < b_.size(); ++j)
+      if (is_value(b_[j]) && pair_.to_a[j] == kAlone) in_b.emplace(std::pair{b_[j].name, seen[b_[j].name]++}, j);
+    seen.clear();
+    for (std::size_t i = 0; i < a_.size(); ++i) {
+      if (!is_value(a_[i]) || pair_.to_b[i] != kAlone) continue;
+      const auto found = in_b.find({a_[i].name, seen[a_[i].name]++});
+      if (found == in_b.end()) continue;
+      const Item& other = b_[found->second];
+      const bool is_plain = a_[i].root == 0 || other.root == 0;
+      if (is_plain && a_[i].is_tensor() == other.is_tensor()) join(i, found->second);
     }
-    return names;
   }
 
-  // For recordings without modules on at least one side: names in the order of their first tensors.
-  void match_plain_names() {
-    const auto is_plain = [](const Item& item) { return item.is_tensor() && item.root == 0; };
-    if (std::none_of(a_.begin(), a_.end(), is_plain) && std::none_of(b_.begin(), b_.end(), is_plain)) return;
-    const auto names_a = plain_names(a_, pair_.to_b), names_b = plain_names(b_, pair_.to_a);
-    std::vector<std::uint64_t> tokens_a, tokens_b;
-    for (const PlainName& name : names_a) tokens_a.push_back(name.fingerprint);
-    for (const PlainName& name : names_b) tokens_b.push_back(name.fingerprint);
-    const SequenceAlignment aligned = align_sequences(tokens_a, tokens_b, [&](std::size_t x, std::size_t y) {
-      return names_a[x].fingerprint == names_b[y].fingerprint ? 8 : names_a[x].shape == names_b[y].shape ? 3 : 0;
-    });
-    if (aligned.is_rough) alignment_.notes.push_back({.kind = DiffNote::Kind::RoughAlignment});
-    for (const auto& [x, y] : aligned.pairs) {
-      for (std::size_t k = 0; k < std::min(names_a[x].items.size(), names_b[y].items.size()); ++k)
-        join(names_a[x].items[k], names_b[y].items[k]);
-      if (names_a[x].name != names_b[y].name)
+  static bool has_modules(const std::vector<Item>& items) {
+    return std::ranges::any_of(items, [](const Item& item) { return item.root != 0; });
+  }
+
+  // Where names and modules do not suffice: one run has no modules, or none that the other has.
+  void match_content(const ContentSource& source) {
+    const bool are_modules_shared =
+        std::ranges::any_of(alignment_.module_to_b, [](int partner) { return partner >= 0; });
+    if (has_modules(a_) && has_modules(b_) && are_modules_shared) return;
+    const ContentMatch match = match_by_content(*pair_.a, *pair_.b, pair_.to_b, pair_.to_a, interner_, source);
+    if (match.pairs.empty()) return;
+    pair_.is_by_content = true;
+    pair_.weight_error = match.weight_error;
+    pair_.how_b.assign(b_.size(), ContentHow::Content);
+    std::set<std::pair<TextId, TextId>> renamed;
+    for (const ContentPair& one : match.pairs) {
+      join(one.a, one.b);
+      pair_.how_b[one.b] = one.how;
+      source.keep(a_[one.a], b_[one.b], one.layout);
+      if (a_[one.a].name != b_[one.b].name && renamed.emplace(a_[one.a].name, b_[one.b].name).second)
         alignment_.renamed.push_back(
-            {"", std::string(interner_.text(names_a[x].name)), std::string(interner_.text(names_b[y].name))});
+            {"", std::string(interner_.text(a_[one.a].name)), std::string(interner_.text(b_[one.b].name))});
     }
   }
 
@@ -330,8 +334,8 @@ bool is_pairable(const Item& item) noexcept {
   return is_value(item) || item.kind == EventKind::Enter || item.kind == EventKind::Exit;
 }
 
-Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& interner,
-                          const std::vector<std::string>& map) {
+Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& interner, const std::vector<std::string>& map,
+                          const ContentSource* content) {
   Alignment alignment;
   alignment.tree_a = build_module_tree(a, interner);
   alignment.tree_b = build_module_tree(b, interner);
@@ -343,7 +347,7 @@ Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& intern
   for (const Lane& lane : a.lanes)
     for (const Lane& other : b.lanes)
       if (lane.rank == other.rank && lane.ordinal == other.ordinal)
-        alignment.lanes.push_back(LaneAligner(alignment, interner, lane, other).align());
+        alignment.lanes.push_back(LaneAligner(alignment, interner, lane, other).align(content));
   list_unmatched(alignment, a, interner, 0);
   list_unmatched(alignment, b, interner, 1);
   return alignment;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compare/call_match.hpp"
+#include "compare/content_match.hpp"
 #include "compare/module_tree.hpp"
 #include "compare/timeline.hpp"
 #include "tenscope/diff.hpp"
@@ -21,6 +22,9 @@ struct LanePair {
   std::vector<CallNumber> numbers_b;  // where calls were matched by their inputs (call_match.hpp); empty: as recorded
   std::vector<std::int64_t> to_b;     // index into b->items, or kAlone; enters, exits and values
   std::vector<std::int64_t> to_a;
+  bool is_by_content = false;           // paired with no help from modules: content_match.hpp
+  double weight_error = 0;              // then: how far parameters are apart, the coarser engine's precision
+  std::vector<ContentHow> how_b;        // then: of each item of b that has a partner
   std::set<std::int64_t> uneven_steps;  // in which the runs call backward() a different number of times
 
   // Step and call of an event of the second run in the first run's count.
@@ -47,8 +51,9 @@ struct Alignment {
 };
 
 // The timelines and the interner that both were read with must outlive the result.
-Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& interner,
-                          const std::vector<std::string>& map);
+// `content` may be missing: then nothing is paired by content.
+Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& interner, const std::vector<std::string>& map,
+                          const ContentSource* content = nullptr);
 
 // Events that have a partner, or could have one: values, changes, and calls.
 bool is_pairable(const Item& item) noexcept;

@@ -268,6 +268,9 @@ void ForwardJudge::visit_buffer(const Observation& seen) {
 // is its caller's doing, or a module in it changed a tensor in place in one run only.
 void ForwardJudge::blame_code_of(int frame, const Observation& o, DiffReason reason, const Trust& inputs) {
   Frames& frames = state_.frames;
+  // Of two engines the smallest module whose inputs both recorded.
+  if (state_.pair.is_by_content)
+    while (frames[frame].inputs.empty() && frames[frame].parent != kProgram) frame = frames[frame].parent;
   reason.has_inputs = !frames[frame].inputs.empty();
   reason.has_parameters = state_.has_parameters(frames[frame].node);
   reason.has_submodules = frames[frame].has_results_inside;

@@ -1,6 +1,7 @@
 #include "compare/lane_state.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "compare/thresholds.hpp"
@@ -65,6 +66,8 @@ LaneState::LaneState(const Alignment& the_alignment, std::size_t the_lane, const
 // A parameter that a module has in one run only: in the other it is tied to another module's, and recorded there.
 void LaneState::find_lone_parameters() {
   const auto is_initial = [](const Item& item) { return item.io == Io::Param && item.phase == Phase::Init; };
+  const bool have_both = std::ranges::any_of(a, is_initial) && std::ranges::any_of(b, is_initial);
+  if (!have_both) return;  // a run without parameters has just not recorded them
   for (std::size_t i = 0; i < a.size(); ++i) {
     const int node = alignment.node_of_a(a[i]);
     if (is_initial(a[i]) && pair.to_b[i] == kAlone && node >= 0 &&
@@ -164,8 +167,10 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
   }
   const DType dtype = judged_dtype(x, y, inputs.noise > 0);
   const bool is_update = stage == Stage::Optimizer && x.phase == Phase::Optimizer && x.io == Io::Param;
-  if (!noise_.is_noise(error, dtype, inputs, stage, floor) ||
-      (is_update && !noise_.has_own_tolerance() && is_wrong_update(o)))
+  const bool is_noise = pair.is_by_content && x.is_tensor() && !is_exact(dtype) && !noise_.has_own_tolerance()
+                            ? is_noise_of_engines(error, x)
+                            : noise_.is_noise(error, dtype, inputs, stage, floor);
+  if (!is_noise || (is_update && !noise_.has_own_tolerance() && is_wrong_update(o)))
     return beyond_noise(error.relative());
   if (error.is_lower_bound) {
     ++findings_.unknown;
@@ -175,6 +180,23 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
   ++findings_.noise;
   last_agreeing = o.a;
   return {Verdict::Noise, {.noise = is_exact(dtype) ? 1.0 : error.relative()}, error.relative()};
+}
+
+// Every tensor of another engine is off by some roundings of its own, and these add up.
+bool LaneState::is_noise_of_engines(const PairError& error, const Item& x) {
+  using namespace thresholds;
+  if (!error.is_comparable || error.has_other_finite) return false;
+  const double allowed = std::max(kEngineNoise, 2 * pair.weight_error);
+  if (x.io == Io::Param) return error.rel_l2 <= kEngineGrowth * allowed;
+  const double cosine = std::abs(error.correlation);
+  const double deviations = cosine * std::sqrt(static_cast<double>(error.count));
+  if (error.rel_l2 > kEngineGrowth * std::max(allowed, engine_noise_)) return false;
+  if (error.rel_l2 > kEngineNoise) {
+    if (cosine > kEngineCosine && deviations > kEngineSigma && deviations > 2 * engine_sigma_) return false;
+    engine_sigma_ = std::max(engine_sigma_, deviations);
+  }
+  engine_noise_ = std::max(engine_noise_, error.rel_l2);
+  return true;
 }
 
 std::optional<DiffDistribution> LaneState::distribution_of(const Observation& o) const {

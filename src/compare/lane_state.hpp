@@ -119,12 +119,14 @@ class LaneState {
  private:
   void find_lone_parameters();
   Judged judge_pair(const Observation& o, const Trust& inputs, Stage stage, double floor);
+  bool is_noise_of_engines(const PairError& error, const Item& x);
   bool is_wrong_update(const Observation& after) const;
   void note_bit_difference(const Observation& o);
   void note_dtype_change(const Observation& o);
 
   const Measures& measures_;
   const NoiseJudge& noise_;
+  double engine_noise_ = 0, engine_sigma_ = 0;  // the largest so far that was harmless
   Findings& findings_;
   std::unordered_map<ParameterKey, std::size_t, ParameterKeyHash> parameter_order_;
   std::vector<bool> has_parameters_;  // by node

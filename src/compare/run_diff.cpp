@@ -335,8 +335,8 @@ DiffVerdict verdict_of(const RunDiff& diff) {
 }  // namespace
 
 RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measures& measures,
-                       const Describe& describe, const RunDiffOptions& options) {
-  Alignment alignment = align_timelines(a, b, interner, options.map);
+                       const Describe& describe, const RunDiffOptions& options, const ContentSource* content) {
+  Alignment alignment = align_timelines(a, b, interner, options.map, content);
   const Findings findings = find_origins(alignment, interner, measures,
                                          {.noise = NoiseJudge(options.tolerance),
                                           .allow_prefix = options.allow_prefix,

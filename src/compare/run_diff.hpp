@@ -22,6 +22,6 @@ struct Describe {
 // The comparison without files: on timelines that were read with one interner. `measures` and `describe` are asked only
 // where values are not the same bit for bit.
 RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measures& measures,
-                       const Describe& describe, const RunDiffOptions& options);
+                       const Describe& describe, const RunDiffOptions& options, const ContentSource* content = nullptr);
 
 }  // namespace tenscope::compare

@@ -53,6 +53,7 @@ RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& op
   const Reader& reader_b = *opened_b;
   compare::translate(timeline_b, interner_b, interner);
   compare::RunValues values(reader_a, reader_b, interner);
+  const compare::ContentSource content = values.content_source();
   RunDiff diff = compare::diff_timelines(
       timeline_a, timeline_b, interner,
       {.pair = [&](const Item& x, const Item& y) { return values.measure(x, y); },
@@ -61,7 +62,7 @@ RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& op
        .is_same_mask = [&](const Item& x, const Item& y) { return values.is_same_mask(x, y); }},
       {.pair = [&](const Item& x, const Item& y) { return values.describe(x, y); },
        .update = [&](const auto& x, const auto& y) { return values.describe_update(x, y); }},
-      options);
+      options, &content);
   diff.a = reader_a.path().string();
   diff.b = reader_b.path().string();
   note_state(reader_a, 0, diff);

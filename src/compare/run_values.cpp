@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
+#include <span>
 
 #include "compare/call_key.hpp"
 #include "compare/draw.hpp"
@@ -30,6 +32,18 @@ std::string number_text(const Item& item, const Interner& interner) {
   }
 }
 
+using Shape = std::vector<std::int64_t>;
+
+Shape without_ones(std::span<const std::int64_t> shape) {
+  Shape rest;
+  std::ranges::copy_if(shape, std::back_inserter(rest), [](std::int64_t size) { return size != 1; });
+  return rest;
+}
+
+TensorView view_of(const std::vector<double>& values, const Shape& shape) {
+  return {.data = values.data(), .dtype = DType::F64, .shape = shape};
+}
+
 }  // namespace
 
 std::size_t RunValues::ContentHash::operator()(const ContentPair& pair) const noexcept {
@@ -38,7 +52,7 @@ std::size_t RunValues::ContentHash::operator()(const ContentPair& pair) const no
 
 PairError RunValues::measure(const Item& x, const Item& y) {
   if (!x.is_tensor() || !y.is_tensor()) return measure_values(x, y, interner_);
-  if (x.shape != y.shape) return {.is_comparable = false, .obstacle = DiffObstacle::Shapes};
+  if (x.shape != y.shape && !are_comparable(x, y)) return {.is_comparable = false, .obstacle = DiffObstacle::Shapes};
   const auto [place, is_new] =
       measured_.try_emplace(ContentPair{x.fingerprint, y.fingerprint, x.dtype, y.dtype, x.shape});
   PairError& error = place->second;
@@ -46,10 +60,39 @@ PairError RunValues::measure(const Item& x, const Item& y) {
   return error;
 }
 
+// Shapes may differ by axes of size 1, and by a layout that was found.
+bool RunValues::are_comparable(const Item& x, const Item& y) const {
+  if (layouts_.contains({x.event, y.event})) return true;
+  return without_ones(record_of(a_, x).shape) == without_ones(record_of(b_, y).shape);
+}
+
+std::optional<LaidOut> RunValues::laid_out(const Item& x, const Item& y) const {
+  const auto found = layouts_.find({x.event, y.event});
+  if (found == layouts_.end() || !x.has_bytes || !y.has_bytes) return std::nullopt;
+  const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+  return lay_out(data_a.view, data_b.view, found->second);
+}
+
 PairError RunValues::measure_tensors(const Item& x, const Item& y) const {
   if (!x.has_bytes || !y.has_bytes) return measure_statistics(record_of(a_, x), record_of(b_, y));
-  const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+  if (const auto both = laid_out(x, y))
+    return compare::measure(view_of(both->a, both->shape), view_of(both->b, both->shape));
+  TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+  const Shape shape_a = without_ones(data_a.view.shape), shape_b = without_ones(data_b.view.shape);
+  if (x.shape != y.shape) {
+    data_a.view.shape = shape_a;
+    data_b.view.shape = shape_b;
+  }
   return compare::measure(data_a.view, data_b.view);
+}
+
+ContentSource RunValues::content_source() {
+  const auto reader = [this](int side) -> const Reader& { return side == 0 ? a_ : b_; };
+  return {.record = [=](int side, const Item& item) { return record_of(reader(side), item); },
+          .data = [=](int side, const Item& item) { return reader(side).tensor(item.event); },
+          .meta = [=](int side, const Item& item) { return reader(side).event(item.event).meta; },
+          .keep = [this](const Item& x, const Item& y,
+                         const Layout& layout) { layouts_.insert_or_assign({x.event, y.event}, layout); }};
 }
 
 namespace {
@@ -96,6 +139,14 @@ DiffDistribution RunValues::measure_distribution(const Item& x, const Item& y) {
 }
 
 DiffMetrics RunValues::describe(const Item& x, const Item& y) const {
+  if (const auto both = laid_out(x, y)) {
+    DiffMetrics metrics = compare::describe(view_of(both->a, both->shape), view_of(both->b, both->shape));
+    metrics.dtype_a = type_name(x);
+    metrics.dtype_b = type_name(y);
+    metrics.shape_b = record_of(b_, y).shape;
+    metrics.layout = layouts_.at({x.event, y.event}).in_words();
+    return metrics;
+  }
   if (x.is_tensor() && y.is_tensor() && x.has_bytes && y.has_bytes) {
     const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
     return compare::describe(data_a.view, data_b.view);

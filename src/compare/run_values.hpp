@@ -1,8 +1,11 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
+#include "compare/content_match.hpp"
 #include "compare/lane_state.hpp"
 #include "compare/measure.hpp"
 #include "tenscope/reader.hpp"
@@ -22,6 +25,9 @@ class RunValues {
   DiffMetrics describe(const Item& x, const Item& y) const;
   std::optional<DiffUpdate> describe_update(const UpdateItems& x, const UpdateItems& y) const;
 
+  // For pairing by content; the layouts that it finds are remembered here.
+  ContentSource content_source();
+
  private:
   struct ContentPair {
     Fingerprint a, b;
@@ -34,11 +40,14 @@ class RunValues {
   };
 
   PairError measure_tensors(const Item& x, const Item& y) const;
+  bool are_comparable(const Item& x, const Item& y) const;
+  std::optional<LaidOut> laid_out(const Item& x, const Item& y) const;
 
   const Reader& a_;
   const Reader& b_;
   const Interner& interner_;
   std::unordered_map<ContentPair, PairError, ContentHash> measured_;
+  std::map<std::pair<EventId, EventId>, Layout> layouts_;
 };
 
 }  // namespace tenscope::compare

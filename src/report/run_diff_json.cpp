@@ -224,6 +224,8 @@ class Writer {
     json_.key("ranges").begin_array();
     for (const auto& range : m.ranges) json_.begin_array().number(range[0]).number(range[1]).end_array();
     json_.end_array();
+    json_.key("layout");
+    m.layout.empty() ? json_.null() : json_.text(m.layout);
     json_.key("relation");
     m.relation.empty() ? json_.null() : json_.text(m.relation);
     json_.key("remark");

@@ -78,6 +78,8 @@ class TextReport {
       field("difference", metrics_in_words(origin.metrics));
     }
     if (origin.update) field("update", update_in_words(*origin.update));
+    if (!origin.metrics.layout.empty() && origin.event_b)
+      field("in the other", fmt::format("{}: {}", origin.event_b->name, origin.metrics.layout));
     if (!origin.metrics.relation.empty()) field("relation", origin.metrics.relation);
     if (const std::string text = slices(origin.metrics); !text.empty()) field("only in", text);
     if (origin.seen_as != origin.place.name) field("first seen in", origin.seen_as);

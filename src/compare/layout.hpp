@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tenscope/tensor_view.hpp"
+
+namespace tenscope::compare {
+
+// How a tensor of one engine lies in another: the axes of a (those of size 1 left out) are split into `sizes`, and put
+// in `order`, which makes the elements of b in C order. Where one of the two is padded with zeros, or holds one slice
+// or part of the other, only a range of its elements counts.
+struct Layout {
+  struct Range {
+    std::size_t axis = 0;  // among those that are not of size 1
+    std::int64_t begin = 0, end = 0;
+    friend bool operator==(const Range&, const Range&) = default;
+  };
+  std::vector<std::int64_t> sizes;
+  std::vector<int> order;
+  std::vector<Range> of_a, of_b;
+
+  friend bool operator==(const Layout&, const Layout&) = default;
+  bool is_same_order() const;
+  std::string in_words() const;  // "same order", "[8, 32] permuted to [1, 0]", "row 11 of the first"
+};
+
+struct FoundLayout {
+  Layout layout;
+  double error = 0;  // |b - a| / |a|, Euclidean, over all elements
+};
+
+// The sizes that axes of either run have: 8 heads of 32 may be found where both sides have one axis of 256.
+using AxisSizes = std::set<std::int64_t>;
+
+// The best way to lay a out as b, if there is one in which they agree to `limit`. Tries a sample of elements first.
+std::optional<FoundLayout> find_layout(const TensorView& a, const TensorView& b, const AxisSizes& known, double limit);
+
+// The elements of both that belong together, as doubles in the order of a.
+struct LaidOut {
+  std::vector<double> a, b;
+  std::vector<std::int64_t> shape;  // of both
+};
+// Nothing where the layout is not one of these shapes.
+std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout);
+
+}  // namespace tenscope::compare

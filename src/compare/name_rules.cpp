@@ -1,0 +1,85 @@
+#include "compare/name_rules.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <optional>
+
+namespace tenscope::compare {
+namespace {
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
+
+// b = slope a + base for all examples, by place `from` of a and place `to` of b.
+struct Line {
+  double slope = 0, base = 0;
+};
+
+template <class Examples>
+std::optional<Line> line_through(const Examples& examples, std::size_t from, std::size_t to) {
+  const auto& first = examples.front();
+  const auto second = std::ranges::find_if(examples, [&](const auto& e) { return e.a[from] != first.a[from]; });
+  Line line{.slope = 1, .base = static_cast<double>(first.b[to] - first.a[from])};
+  if (second != examples.end()) {
+    line.slope =
+        static_cast<double>(second->b[to] - first.b[to]) / static_cast<double>(second->a[from] - first.a[from]);
+    line.base = static_cast<double>(first.b[to]) - line.slope * static_cast<double>(first.a[from]);
+  }
+  const bool fits = std::ranges::all_of(examples, [&](const auto& e) {
+    return std::abs(line.slope * static_cast<double>(e.a[from]) + line.base - static_cast<double>(e.b[to])) < 1e-9;
+  });
+  return fits ? std::optional(line) : std::nullopt;
+}
+
+}  // namespace
+
+// Digits behind a letter belong to the word (q8, conv1), unless the letter is all there is between an underscore and
+// them (cache_k_l3).
+NameTemplate numbered(std::string_view name, std::int64_t repetition) {
+  NameTemplate result;
+  for (std::size_t i = 0; i < name.size();) {
+    const bool is_behind_letter = i > 0 && is_letter(name[i - 1]);
+    const bool is_short = i > 1 && is_behind_letter && name[i - 2] == '_';
+    if (!is_digit(name[i]) || (is_behind_letter && !is_short) || (i > 0 && is_digit(name[i - 1]))) {
+      result.text += name[i++];
+      continue;
+    }
+    std::int64_t number = 0;
+    for (; i < name.size() && is_digit(name[i]); ++i)
+      number = std::min<std::int64_t>(number * 10 + (name[i] - '0'), 1LL << 40);
+    result.text += "{}";
+    result.numbers.push_back(number);
+  }
+  result.numbers.push_back(repetition);
+  return result;
+}
+
+void NameRules::learn(const NameTemplate& a, const NameTemplate& b) {
+  examples_[a.text][b.text].push_back({a.numbers, b.numbers});
+}
+
+std::vector<RuleAnswer> NameRules::ask(const NameTemplate& a) const {
+  std::vector<RuleAnswer> answers;
+  const auto known = examples_.find(a.text);
+  if (known == examples_.end()) return answers;
+  for (const auto& [text, examples] : known->second) {
+    RuleAnswer answer{{text, {}}, examples.size()};
+    for (std::size_t to = 0; to < examples.front().b.size(); ++to) {
+      std::optional<double> value;
+      const bool is_constant = examples.size() > 1 && std::ranges::all_of(examples, [&](const Example& e) {
+                                 return e.b[to] == examples[0].b[to];
+                               });
+      if (is_constant) value = static_cast<double>(examples[0].b[to]);
+      for (std::size_t from = 0; from < a.numbers.size() && !value; ++from)
+        if (const auto line = line_through(examples, from, to))
+          value = line->slope * static_cast<double>(a.numbers[from]) + line->base;
+      if (!value || std::abs(*value - std::round(*value)) > 1e-6) break;
+      answer.name.numbers.push_back(std::llround(*value));
+    }
+    if (answer.name.numbers.size() == examples.front().b.size()) answers.push_back(std::move(answer));
+  }
+  return answers;
+}
+
+}  // namespace tenscope::compare

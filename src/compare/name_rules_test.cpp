@@ -1,0 +1,38 @@
+#include "compare/name_rules.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tenscope::compare {
+namespace {
+
+TEST(NameRules, NumbersAreUnknowns) {
+  const NameTemplate name = numbered("model.layers.12.mlp.output", 3);
+  EXPECT_EQ(name.text, "model.layers.{}.mlp.output");
+  EXPECT_EQ(name.numbers, (std::vector<std::int64_t>{12, 3}));
+  EXPECT_EQ(numbered("cache_k_l3 (view)", 0).text, "cache_k_l{} (view)");
+  EXPECT_EQ(numbered("conv1.q8", 0).text, "conv1.q8");
+  EXPECT_EQ(numbered("Qcur-0", 0).text, "Qcur-{}");
+}
+
+TEST(NameRules, LearnsHowNumbersFollow) {
+  NameRules rules;
+  for (int layer = 0; layer < 3; ++layer)
+    rules.learn(numbered("layers." + std::to_string(layer) + ".q", 0),
+                numbered("linear_" + std::to_string(7 * layer + 2), 0));
+  const auto answers = rules.ask(numbered("layers.5.q", 0));
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].name, numbered("linear_37", 0));
+  EXPECT_EQ(answers[0].votes, 3U);
+  EXPECT_TRUE(rules.ask(numbered("blocks.5.q", 0)).empty());
+}
+
+TEST(NameRules, ANumberInBetweenIsNone) {
+  NameRules rules;
+  for (int layer = 0; layer < 3; ++layer)
+    rules.learn(numbered("add_" + std::to_string(6 * layer + 6), 0), numbered("layers." + std::to_string(layer), 0));
+  EXPECT_EQ(rules.ask(numbered("add_24", 0)).size(), 1U);
+  EXPECT_TRUE(rules.ask(numbered("add_16", 0)).empty());
+}
+
+}  // namespace
+}  // namespace tenscope::compare
