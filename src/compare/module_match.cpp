@@ -1,14 +1,17 @@
-// Overview. Two runs' modules are matched from the outermost inwards. Children of matched modules that have the same
-// name and fit (same class or same structure) belong together; the others are aligned as sequences in the order of
-// their first calls, where equal numbers weigh most, then class and structure, then the name. A module that is left
-// over on one side may be a wrapper: its children are tried against the other side's left-over modules. A wrapper
-// around a whole module (torch.compile's `_orig_mod`, DDP's `module`, peft's `base_model.model`) is seen through by its
-// structure: it has one child, and that one's children have the names of the other run's module's.
+// Overview. Two runs' modules are matched by the strongest evidence first. A module whose parameters have the same
+// numbers as those of one module of the other run is that module, whatever its name, its class and the modules around
+// it. Where several, one inside the other, have the same (wrappers: torch.compile's `_orig_mod`, DDP's `module`, peft's
+// `base_model.model`, or any other), they are told apart by what is in them. What is left (no parameters, other
+// numbers) is matched from the outermost inwards: children of matched modules that have the same name and fit (same
+// class or same structure) belong together; the others, with all that is in them, are aligned as sequences in the
+// order of their first calls, between those that are matched already: by the numbers of their first call, the matched
+// modules in them, class, structure and name.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "compare/module_tree.hpp"
 #include "compare/sequence.hpp"
@@ -67,13 +70,21 @@ class PathRule {
 class Matcher {
  public:
   Matcher(const ModuleTree& a, const ModuleTree& b)
-      : a_(a), b_(b), to_b_(a.nodes.size(), -1), to_a_(b.nodes.size(), -1) {}
+      : a_(a),
+        b_(b),
+        to_b_(a.nodes.size(), -1),
+        to_a_(b.nodes.size(), -1),
+        parameters_a_(telling_parameters(a)),
+        parameters_b_(telling_parameters(b)) {}
 
   ModuleMatch match(const std::vector<std::string>& map) {
     match_roots();
     force(map);
+    std::vector<std::pair<int, int>> roots;
     for (const int root : a_.roots)
-      if (to_b_[root] >= 0) match_children(root, to_b_[root]);
+      if (to_b_[root] >= 0) roots.emplace_back(root, to_b_[root]);
+    for (const auto& [a, b] : roots) match_by_content(a, b);
+    for (const auto& [a, b] : roots) to_b_[a] == b ? match_children(a, b) : descend(a);
     for (const auto& [a, b] : forced_) match_children(a, b);
     return {std::move(to_b_), std::move(to_a_), is_rough_};
   }
@@ -82,6 +93,8 @@ class Matcher {
   void pair(int a, int b) {
     to_b_[a] = b;
     to_a_[b] = a;
+    inside_a_.clear();
+    inside_b_.clear();
   }
 
   // Paired themselves, or one of them is a wrapper whose inside may be.
@@ -148,24 +161,113 @@ class Matcher {
     return a_.nodes[a].content != 0 && a_.nodes[a].content == b_.nodes[b].content;
   }
 
-  int score(int a, int b) const {
+  bool same_flow(int a, int b) const { return a_.nodes[a].flow != 0 && a_.nodes[a].flow == b_.nodes[b].flow; }
+
+  // How many of the children of a module are those of a module of the other run.
+  int shared_children(int a, int b) const {
+    const std::vector<int>& children = a_.nodes[a].children;
+    return static_cast<int>(std::count_if(children.begin(), children.end(), [&](int child) {
+      return to_b_[child] >= 0 && b_.nodes[to_b_[child]].parent == b;
+    }));
+  }
+
+  int same_names_of_children(int a, int b) const {
+    const std::vector<int>&x = a_.nodes[a].children, &y = b_.nodes[b].children;
+    return static_cast<int>(std::count_if(x.begin(), x.end(), [&](int child) {
+      return std::any_of(y.begin(), y.end(), [&](int other) { return same_name(child, other); });
+    }));
+  }
+
+  // A weight that two modules share is recorded with the first of them: it alone does not make one the other.
+  bool has_same_parameters(int a, int b) const {
     const ModuleNode &x = a_.nodes[a], &y = b_.nodes[b];
-    int value = 0;
-    if (same_content(a, b)) value += 16;
-    if (x.structure == y.structure) value += 6;
-    if (x.cls == y.cls && x.cls != 0) value += 6;
-    if (same_name(a, b) && (value > 0 || x.cls == 0 || y.cls == 0)) value += 4;
-    if (value == 0 && x.cls == 0 && y.cls == 0 && !x.children.empty() && !y.children.empty()) value = 1;
+    return x.own != 0 && x.own == y.own && x.shapes == y.shapes;
+  }
+
+  // Of modules with the same parameters in them: what makes something else of its first input, and has neither
+  // parameters of its own nor name nor class, is another module. A wrapper hands on what it is given.
+  bool may_be_one(int a, int b) const {
+    const ModuleNode &x = a_.nodes[a], &y = b_.nodes[b];
+    return x.flow == 0 || y.flow == 0 || x.flow == y.flow || x.cls == y.cls || same_name(a, b) ||
+           has_same_parameters(a, b);
+  }
+
+  // Modules with the same parameters, of which several may be wrappers around one: which of them are alike?
+  int score_in_chain(int a, int b) const {
+    const ModuleNode &x = a_.nodes[a], &y = b_.nodes[b];
+    if (x.is_called != y.is_called) return 0;
+    if (!may_be_one(a, b)) return 0;
+    int value = 8 * std::min(2, shared_children(a, b)) + 4 * std::min(2, same_names_of_children(a, b));
+    if (has_same_parameters(a, b)) value += 32;
+    if (x.structure == y.structure) value += 16;
+    if (x.cls == y.cls && x.cls != 0) value += 14;
+    if (same_name(a, b)) value += 4;
+    if (same_flow(a, b)) value += 12;
     return value;
+  }
+
+  static bool is_within(const ModuleTree& tree, int node, int around) {
+    while (node >= 0 && node != around) node = tree.nodes[node].parent;
+    return node == around;
+  }
+
+  struct Chain {
+    std::vector<int> nodes;  // from the outermost inwards
+    bool is_chain = true;
+    std::size_t size = 0;  // of the outermost, in modules
+  };
+
+  // The modules below and including `root` by their content; a later one must lie within the one before.
+  static std::size_t collect_chains(const ModuleTree& tree, int root,
+                                    std::unordered_map<std::uint64_t, Chain>& chains) {
+    Chain* chain = nullptr;
+    if (const std::uint64_t content = tree.nodes[root].content; content != 0) {
+      chain = &chains[content];
+      chain->is_chain &= chain->nodes.empty() || is_within(tree, root, chain->nodes.back());
+      chain->nodes.push_back(root);
+    }
+    std::size_t size = 1;
+    for (const int child : tree.nodes[root].children) size += collect_chains(tree, child, chains);
+    if (chain != nullptr) chain->size = std::max(chain->size, size);
+    return size;
+  }
+
+  // Modules whose parameters' numbers only one module of the other run has, the smallest first.
+  void match_by_content(int root_a, int root_b) {
+    std::unordered_map<std::uint64_t, Chain> chains_a, chains_b;
+    collect_chains(a_, root_a, chains_a);
+    collect_chains(b_, root_b, chains_b);
+    std::vector<std::pair<const Chain*, const Chain*>> pairs;
+    for (const auto& [content, chain] : chains_a)
+      if (const auto found = chains_b.find(content);
+          found != chains_b.end() && chain.is_chain && found->second.is_chain)
+        pairs.emplace_back(&chain, &found->second);
+    std::sort(pairs.begin(), pairs.end(), [](const auto& x, const auto& y) {
+      return std::pair(x.first->size, x.first->nodes[0]) < std::pair(y.first->size, y.first->nodes[0]);
+    });
+    const auto is_free = [](int node, int root, const std::vector<int>& partner, int other_root) {
+      return partner[node] < 0 || (node == root && partner[node] == other_root);
+    };
+    for (const auto& [x, y] : pairs) {
+      const auto aligned = align_sequences(
+          std::vector<std::uint64_t>(x->nodes.size()), std::vector<std::uint64_t>(y->nodes.size()),
+          [&, x = x, y = y](std::size_t i, std::size_t j) { return score_in_chain(x->nodes[i], y->nodes[j]); });
+      for (const auto& [i, j] : aligned.pairs) {
+        const int a = x->nodes[i], b = y->nodes[j];
+        if (!is_free(a, root_a, to_b_, root_b) || !is_free(b, root_b, to_a_, root_a)) continue;
+        if (to_b_[a] >= 0) to_a_[to_b_[a]] = -1;
+        if (to_a_[b] >= 0) to_b_[to_a_[b]] = -1;
+        pair(a, b);
+      }
+    }
   }
 
   // How alike a module of each run is, by what is in it; 0: not at all.
   std::size_t likeness(int a, int b) const {
-    const std::vector<int>&x = a_.nodes[a].children, &y = b_.nodes[b].children;
-    if (x.empty() && y.empty()) return a_.nodes[a].cls != 0 && a_.nodes[a].cls == b_.nodes[b].cls ? 1 : 0;
-    return static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [&](int child) {
-      return std::any_of(y.begin(), y.end(), [&](int other) { return same_name(child, other); });
-    }));
+    const ModuleNode &x = a_.nodes[a], &y = b_.nodes[b];
+    if (x.children.empty() && y.children.empty())
+      return (x.own != 0 && x.own == y.own ? 2 : 0) + (x.cls != 0 && x.cls == y.cls ? 1 : 0);
+    return static_cast<std::size_t>(2 * shared_children(a, b) + same_names_of_children(a, b));
   }
 
   // Of a module and what is in it, level by level as long as that is one child, the one that `alike` likes best.
@@ -203,27 +305,22 @@ class Matcher {
   }
 
   void match_children(int a, int b) {
-    see_through_wrappers(a, b);
-    const auto pairs = match_lists(free_of(a_.nodes[a].children, to_b_), free_of(b_.nodes[b].children, to_a_));
-    for (const auto& [x, y] : pairs) match_children(x, y);
-    for (const int y : free_of(b_.nodes[b].children, to_a_)) unwrap(a_.nodes[a].children, b_.nodes[y].children);
-    for (const int x : free_of(a_.nodes[a].children, to_b_)) unwrap(a_.nodes[x].children, b_.nodes[b].children);
-    match_by_name_alone(free_of(a_.nodes[a].children, to_b_), free_of(b_.nodes[b].children, to_a_));
+    const bool is_same = same_flow(a, b) && a_.nodes[a].cls == b_.nodes[b].cls;
+    if (!is_same && !same_content(a, b)) see_through_wrappers(a, b);
+    match_by_flow(a, b);
+    match_by_name(a, b);
+    align_below(a, b);
+    match_by_name_alone(a, b);
+    for (const int x : a_.nodes[a].children) descend(x);
   }
 
-  // What is left: a module whose class was changed.
-  void match_by_name_alone(const std::vector<int>& list_a, const std::vector<int>& list_b) {
-    for (const int x : list_a)
-      for (const int y : list_b)
-        if (to_a_[y] < 0 && same_name(x, y)) {
-          pair(x, y);
-          match_children(x, y);
-          break;
-        }
-  }
-
-  void unwrap(const std::vector<int>& list_a, const std::vector<int>& list_b) {
-    for (const auto& [x, y] : match_lists(free_of(list_a, to_b_), free_of(list_b, to_a_))) match_children(x, y);
+  // Into all that is matched, also within what is not.
+  void descend(int a) {
+    if (to_b_[a] >= 0) {
+      if (visited_.insert(a).second) match_children(a, to_b_[a]);
+      return;
+    }
+    for (const int x : a_.nodes[a].children) descend(x);
   }
 
   static std::vector<int> free_of(const std::vector<int>& nodes, const std::vector<int>& partner) {
@@ -233,38 +330,172 @@ class Matcher {
     return result;
   }
 
-  std::vector<std::pair<int, int>> match_lists(const std::vector<int>& list_a, const std::vector<int>& list_b) {
-    std::vector<std::pair<int, int>> pairs;
+  // What only one module of each run makes of the same input; not where the input is handed on.
+  void match_by_flow(int a, int b) {
+    std::vector<int> list_a, list_b;
+    collect_open(a_, a, to_b_, list_a);
+    collect_open(b_, b, to_a_, list_b);
+    std::unordered_map<std::uint64_t, std::pair<std::vector<int>, std::vector<int>>> by_flow;
+    for (const int x : free_of(list_a, to_b_))
+      if (a_.nodes[x].flow != 0 && !a_.nodes[x].hands_on) by_flow[a_.nodes[x].flow].first.push_back(x);
+    for (const int y : free_of(list_b, to_a_))
+      if (b_.nodes[y].flow != 0 && !b_.nodes[y].hands_on) by_flow[b_.nodes[y].flow].second.push_back(y);
+    for (const int x : list_a) {
+      const auto found = by_flow.find(a_.nodes[x].flow);
+      if (to_b_[x] >= 0 || found == by_flow.end()) continue;
+      const auto& [in_a, in_b] = found->second;
+      if (in_a.size() == 1 && in_b.size() == 1 && !shares_little(x, in_b[0])) pair_within(x, in_b[0]);
+    }
+  }
+
+  void match_by_name(int a, int b) {
+    const auto list_a = free_of(a_.nodes[a].children, to_b_), list_b = free_of(b_.nodes[b].children, to_a_);
     std::unordered_map<std::string_view, int> by_name;
     for (const int y : list_b) by_name.emplace(last_part(b_.nodes[y].path), y);
     for (const int x : list_a) {
       const auto found = by_name.find(last_part(a_.nodes[x].path));
       if (found == by_name.end() || to_a_[found->second] >= 0 || !fits(x, found->second)) continue;
-      if (list_a.size() != list_b.size() && a_.nodes[x].content != 0 && !same_content(x, found->second)) continue;
+      if (list_a.size() != list_b.size() && !same_flow(x, found->second) && !same_content(x, found->second)) continue;
+      if (shares_little(x, found->second)) continue;
       pair(x, found->second);
-      pairs.emplace_back(x, found->second);
     }
-    align(free_of(list_a, to_b_), free_of(list_b, to_a_), pairs);
-    return pairs;
   }
 
-  void align(const std::vector<int>& list_a, const std::vector<int>& list_b, std::vector<std::pair<int, int>>& pairs) {
+  // What is left: a module whose class was changed. Children first, then what is in other modules that one run has.
+  void match_by_name_alone(int a, int b) {
+    match_by_name_alone(free_of(a_.nodes[a].children, to_b_), free_of(b_.nodes[b].children, to_a_));
+    std::vector<int> list_a, list_b;
+    collect_open(a_, a, to_b_, list_a);
+    collect_open(b_, b, to_a_, list_b);
+    match_by_name_alone(free_of(list_a, to_b_), free_of(list_b, to_a_));
+  }
+
+  void match_by_name_alone(const std::vector<int>& list_a, const std::vector<int>& list_b) {
+    std::unordered_map<std::string_view, int> count, by_name;
+    for (const int x : list_a) ++count[last_part(a_.nodes[x].path)];
+    for (const int y : list_b) ++count[last_part(b_.nodes[y].path)], by_name[last_part(b_.nodes[y].path)] = y;
+    for (const int x : list_a) {
+      const auto found = by_name.find(last_part(a_.nodes[x].path));
+      if (found == by_name.end() || count[found->first] != 2) continue;
+      if (!shares_little(x, found->second) && !has_moved(x, found->second)) pair_within(x, found->second);
+    }
+  }
+
+  // A module that is within another stays within it.
+  void pair_within(int a, int b) {
+    const int around_a = matched_ancestor(a_, a, to_b_), around_b = matched_ancestor(b_, b, to_a_);
+    if (around_a < 0 || around_b < 0 || to_b_[around_a] == around_b) pair(a, b);
+  }
+
+  // The parameters of one are those of other modules in the other run: what has its name there is something else.
+  bool has_moved(int a, int b) const {
+    const auto is_known = [](const std::vector<std::uint64_t>& parameters,
+                             const std::unordered_set<std::uint64_t>& known, const std::vector<std::uint64_t>& own) {
+      return std::any_of(parameters.begin(), parameters.end(), [&](std::uint64_t parameter) {
+        return known.contains(parameter) && std::find(own.begin(), own.end(), parameter) == own.end();
+      });
+    };
+    const auto &x = a_.nodes[a].parameters, &y = b_.nodes[b].parameters;
+    return is_known(x, parameters_b_, y) || is_known(y, parameters_a_, x);
+  }
+
+  // Those whose numbers no other has.
+  static std::unordered_set<std::uint64_t> telling_parameters(const ModuleTree& tree) {
+    std::unordered_map<std::uint64_t, int> count;
+    for (const ModuleNode& node : tree.nodes)
+      for (const std::uint64_t parameter : node.parameters) ++count[parameter];
+    std::unordered_set<std::uint64_t> result;
+    for (const auto& [parameter, times] : count)
+      if (times == 1) result.insert(parameter);
+    return result;
+  }
+
+  // Modules in them are matched, and few of these with one of the other's.
+  bool shares_little(int a, int b) const {
+    const Inside &x = inside(inside_a_, a_, to_b_, a), &y = inside(inside_b_, b_, to_a_, b);
+    std::size_t shared = 0;
+    for (const int partner : x.partners) shared += y.nodes.contains(partner) ? 1 : 0;
+    return 2 * shared < std::max(x.partners.size(), y.partners.size());
+  }
+
+  struct Inside {
+    std::vector<int> partners;      // of the matched modules in a module
+    std::unordered_set<int> nodes;  // these modules
+  };
+  using InsideCache = std::unordered_map<int, Inside>;
+
+  static void collect_inside(const ModuleTree& tree, const std::vector<int>& partner, int node, Inside& found) {
+    for (const int child : tree.nodes[node].children) {
+      if (partner[child] >= 0) {
+        found.partners.push_back(partner[child]);
+        found.nodes.insert(child);
+      }
+      collect_inside(tree, partner, child, found);
+    }
+  }
+
+  // Kept as long as no pair is made.
+  const Inside& inside(InsideCache& cache, const ModuleTree& tree, const std::vector<int>& partner, int node) const {
+    const auto [place, is_new] = cache.try_emplace(node);
+    if (is_new) collect_inside(tree, partner, node, place->second);
+    return place->second;
+  }
+
+  int score(int a, int b) const {
+    if (to_b_[a] >= 0 || to_a_[b] >= 0) return to_b_[a] == b ? kFixed : 0;
+    const ModuleNode &x = a_.nodes[a], &y = b_.nodes[b];
+    if (shares_little(a, b) || (has_moved(a, b) && !same_flow(a, b))) return 0;
+    if (x.own != 0 && y.own != 0 && x.own != y.own && !same_name(a, b)) return 0;
+    int value = 0;
+    if (same_content(a, b) && may_be_one(a, b)) value += 16;
+    if (same_flow(a, b)) value += 8;
+    if (x.structure == y.structure) value += 6;
+    if (x.own == y.own && x.own != 0) value += 5;
+    if (x.cls == y.cls && x.cls != 0) value += 6;
+    if (same_name(a, b) && (value > 0 || x.cls == 0 || y.cls == 0)) value += 4;
+    if (value == 0 && x.cls == 0 && y.cls == 0 && !x.children.empty() && !y.children.empty()) value = 1;
+    return value;
+  }
+
+  // What is below a module and not below another that is matched, in the order of the first calls.
+  static void collect_open(const ModuleTree& tree, int node, const std::vector<int>& partner, std::vector<int>& open) {
+    for (const int child : tree.nodes[node].children) {
+      open.push_back(child);
+      if (partner[child] < 0) collect_open(tree, child, partner, open);
+    }
+  }
+
+  static int matched_ancestor(const ModuleTree& tree, int node, const std::vector<int>& partner) {
+    do node = tree.nodes[node].parent;
+    while (node >= 0 && partner[node] < 0);
+    return node;
+  }
+
+  void align_below(int a, int b) {
+    std::vector<int> list_a, list_b;
+    collect_open(a_, a, to_b_, list_a);
+    collect_open(b_, b, to_a_, list_b);
+    if (free_of(list_a, to_b_).empty() || free_of(list_b, to_a_).empty()) return;
     std::vector<std::uint64_t> tokens_a, tokens_b;
-    for (const int x : list_a) tokens_a.push_back(a_.nodes[x].content);
-    for (const int y : list_b) tokens_b.push_back(b_.nodes[y].content);
+    for (const int x : list_a) tokens_a.push_back(a_.nodes[x].content + a_.nodes[x].flow);
+    for (const int y : list_b) tokens_b.push_back(b_.nodes[y].content + b_.nodes[y].flow);
     const SequenceAlignment aligned =
         align_sequences(tokens_a, tokens_b, [&](std::size_t i, std::size_t j) { return score(list_a[i], list_b[j]); });
     is_rough_ |= aligned.is_rough;
     for (const auto& [i, j] : aligned.pairs) {
-      pair(list_a[i], list_b[j]);
-      pairs.emplace_back(list_a[i], list_b[j]);
+      const int x = list_a[i], y = list_b[j];
+      if (to_b_[x] < 0 && to_a_[y] < 0) pair_within(x, y);
     }
   }
 
+  static constexpr int kFixed = 1000;  // of a pair that is made already
   const ModuleTree& a_;
   const ModuleTree& b_;
   std::vector<int> to_b_, to_a_;
   std::vector<std::pair<int, int>> forced_;
+  std::unordered_set<int> visited_;
+  mutable InsideCache inside_a_, inside_b_;
+  std::unordered_set<std::uint64_t> parameters_a_, parameters_b_;  // numbers that tell
   bool is_rough_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace tenscope::compare {
 namespace {
@@ -50,13 +51,21 @@ class TreeBuilder {
     if (item.kind == EventKind::Enter && module.site == 0) module.site = item.site;
     if (item.kind == EventKind::Enter && item.text != 0) set_arguments(module, interner_.text(item.text));
     if (item.kind == EventKind::Enter) module.order = std::min<std::uint64_t>(module.order, position_++);
-    if (item.io == Io::Param || item.io == Io::Buffer) module.has_state = true;
     if (!item.is_tensor()) return;
     if (item.phase == Phase::Init) {
-      module.structure = mix(mix(module.structure, item.tail), mix(item.shape, static_cast<std::uint64_t>(item.io)));
-      if (item.io == Io::Param) module.content = mix(module.content, item.fingerprint.low);
-    } else if (item.io == Io::Output && item.call == 0 && module.content == 0) {
-      first_output_.try_emplace(id, item.fingerprint.low);
+      const auto io = static_cast<std::uint64_t>(item.io);
+      if (!seen_.insert(mix(mix(static_cast<std::uint64_t>(id), item.tail), io)).second)
+        return;  // of another process, or before a later call
+      module.own += mix(mix(item.tail, item.shape), io);
+      if (item.io != Io::Param) return;
+      module.parameters.push_back(mix(item.fingerprint.low, item.shape));
+      module.content += module.parameters.back();
+    } else if (item.call == 0 && (item.io == Io::Input || item.io == Io::Output)) {
+      Flow& flow = flows_[id];
+      std::uint64_t& first = item.io == Io::Input ? flow.input : flow.output;
+      if (first != 0) return;
+      first = mix(item.fingerprint.low, item.shape);
+      module.shapes = mix(module.shapes, mix(item.shape, static_cast<std::uint64_t>(item.io)));
     }
   }
 
@@ -78,19 +87,26 @@ class TreeBuilder {
     }
     std::stable_sort(module.children.begin(), module.children.end(),
                      [&](int x, int y) { return tree_.nodes[x].order < tree_.nodes[y].order; });
-    module.structure = mix(module.structure, module.cls);
+    module.structure = mix(module.own, module.cls);
     for (const int child : module.children) {
       module.structure = mix(module.structure, tree_.nodes[child].structure);
-      if (tree_.nodes[child].content != 0) module.content = mix(module.content, tree_.nodes[child].content);
+      module.content += tree_.nodes[child].content;
     }
-    if (module.content == 0)
-      if (const auto output = first_output_.find(id); output != first_output_.end()) module.content = output->second;
+    if (const auto found = flows_.find(id); found != flows_.end() && found->second.output != 0) {
+      module.flow = mix(found->second.input, found->second.output);
+      module.hands_on = found->second.input == found->second.output;
+    }
   }
+
+  struct Flow {
+    std::uint64_t input = 0, output = 0;
+  };
 
   Interner& interner_;
   ModuleTree tree_;
   simdjson::dom::parser parser_;
-  std::unordered_map<int, std::uint64_t> first_output_;
+  std::unordered_set<std::uint64_t> seen_;  // parameters and buffers
+  std::unordered_map<int, Flow> flows_;     // of the first call
   std::uint64_t position_ = 0;
 };
 

@@ -20,13 +20,17 @@ struct ModuleNode {
   TextId cls = 0;
   TextId site = 0;                // where the class' forward begins, where that was recorded
   std::vector<TextId> arguments;  // of its forward, in their order, where that was recorded
-  bool has_state = false;         // parameters or buffers of its own
   bool is_called = false;         // by itself: a compiled region calls nothing that can be seen
   int parent = -1;                // -1: an outermost module
   std::vector<int> children;      // in the order of their first call
   std::uint64_t order = ~0ULL;    // of the first call in it, or below it
   std::uint64_t structure = 0;    // class, parameters' names and shapes, and those of the modules below
-  std::uint64_t content = 0;      // the parameters' numbers, or those of the first output; 0: unknown
+  std::uint64_t own = 0;          // its own parameters' and buffers' names and shapes; 0: it has none
+  std::uint64_t content = 0;      // the numbers of all parameters in it, whatever their names and order; 0: none
+  std::vector<std::uint64_t> parameters;  // the numbers of each of its own
+  std::uint64_t shapes = 0;               // of the first call's first input and first output
+  bool hands_on = false;                  // the first call's first output is its first input
+  std::uint64_t flow = 0;                 // the numbers of the first call's first input and first output; 0: unknown
 };
 
 // The modules of a run: what its events say of them, over all its processes.

@@ -116,7 +116,7 @@ class ResultMaker {
     const int node = alignment_.tree_a.find(root, 0);
     if (node < 0) return false;
     const ModuleNode& module = alignment_.tree_a.nodes[static_cast<std::size_t>(node)];
-    return module.is_called && module.children.empty() && !module.has_state;
+    return module.is_called && module.children.empty() && module.own == 0;
   }
 
   // What the optimizer made of a parameter in each run.
