@@ -1,6 +1,7 @@
 // Overview. Modules are matched first (module_tree.cpp); then an event's key is its rank, step, module, call and the
 // rest of its name, with the first run's modules said in the second run's names. Runs mostly go in step, so that equal
-// keys are met side by side; what is left is found by a table. Where one run has more calls of the outermost modules
+// keys are met side by side; what is left is found by a table. A parameter that has moved to another module is known by
+// its numbers (moved_parameters.cpp). Where one run has more calls of the outermost modules
 // than the other, calls are paired by their inputs first (call_match.cpp). Arguments go by the names that the signature
 // of the module has for them, then as they were recorded, then by their position (arguments.hpp). What is still alone
 // is tried again without its last name (a parameter with another name), then by its full name, which also serves where
@@ -114,16 +115,31 @@ class LaneAligner {
     Key key = key_of(item);
     key.tail = arguments_a_.tail(item, naming);
     if (item.root == 0) return key;
+    if (Alignment::is_of_parameter(item))
+      if (const auto moved = alignment_.moved.to_b.find(alignment_.parameter_of_a(item));
+          moved != alignment_.moved.to_b.end())
+        return moved_key(key, item, moved->second);
     const int partner = item.io == Io::Loss
                             ? partner_inside(alignment_.node_of_a(item))
                             : alignment_.module_to_b[static_cast<std::size_t>(alignment_.node_of_a(item))];
     if (partner < 0) return std::nullopt;
-    const auto [place, is_new] = scope_in_b_.try_emplace(partner);
-    const ModuleNode& module = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)];
-    if (is_new) place->second = interner_.text(module.path);
-    key.root = module.root;
-    if (item.io != Io::Loss) key.scope = place->second;  // the loss is the program's, whatever wraps the model
+    key.root = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)].root;
+    if (item.io != Io::Loss) key.scope = scope_in_b(partner);  // the loss is the program's, whatever wraps the model
     return key;
+  }
+
+  Key moved_key(Key key, const Item& item, const ParameterKey& to) {
+    key.root = alignment_.tree_b.nodes[static_cast<std::size_t>(to.node)].root;
+    key.scope = scope_in_b(to.node);
+    key.tail =
+        item.io == Io::Grad ? interner_.text(std::string(interner_.text(to.name)).append(kGradientSuffix)) : to.name;
+    return key;
+  }
+
+  TextId scope_in_b(int node) {
+    const auto [place, is_new] = scope_in_b_.try_emplace(node);
+    if (is_new) place->second = interner_.text(alignment_.tree_b.nodes[static_cast<std::size_t>(node)].path);
+    return place->second;
   }
 
   std::size_t walk_together() {
@@ -340,6 +356,7 @@ Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& intern
   alignment.tree_a = build_module_tree(a, interner);
   alignment.tree_b = build_module_tree(b, interner);
   ModuleMatch match = match_modules(alignment.tree_a, alignment.tree_b, map);
+  alignment.moved = find_moved_parameters(a, b, alignment.tree_a, alignment.tree_b, match);
   alignment.module_to_b = std::move(match.to_b);
   alignment.module_to_a = std::move(match.to_a);
   if (match.is_rough) alignment.notes.push_back({.kind = DiffNote::Kind::RoughAlignment});

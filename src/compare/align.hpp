@@ -8,6 +8,7 @@
 #include "compare/call_match.hpp"
 #include "compare/content_match.hpp"
 #include "compare/module_tree.hpp"
+#include "compare/moved_parameters.hpp"
 #include "compare/timeline.hpp"
 #include "tenscope/diff.hpp"
 
@@ -37,6 +38,7 @@ struct Alignment {
   ModuleTree tree_a, tree_b;
   std::vector<int> module_to_b;  // nodes of tree_a to nodes of tree_b, -1: alone
   std::vector<int> module_to_a;
+  MovedParameters moved;
   std::vector<LanePair> lanes;
   std::vector<DiffRenamed> renamed;
   std::vector<DiffUnmatched> unmatched;
@@ -44,10 +46,27 @@ struct Alignment {
 
   // The first run's node of an event of either run; -1: it belongs to no module that the first run has.
   int node_of_a(const Item& item) const { return item.root == 0 ? -1 : tree_a.find(item.root, item.scope); }
-  int node_of_b(const Item& item) const {
+  int node_of_b(const Item& item) const { return parameter_of_b(item).node; }
+
+  // The same with the name of the parameter or buffer that an event is of, itself or its gradient.
+  ParameterKey parameter_of_a(const Item& item) const { return {node_of_a(item), item.parameter}; }
+  ParameterKey parameter_of_b(const Item& item) const {
     const int node = item.root == 0 ? -1 : tree_b.find(item.root, item.scope);
-    return node < 0 ? -1 : module_to_a[static_cast<std::size_t>(node)];
+    if (node < 0) return {-1, item.parameter};
+    if (is_of_parameter(item))
+      if (const auto moved_to = moved.to_a.find({node, item.parameter}); moved_to != moved.to_a.end())
+        return moved_to->second;
+    return {module_to_a[static_cast<std::size_t>(node)], item.parameter};
   }
+
+  // Is the module of an event of the first run in the second too, or the parameter that it is of?
+  bool is_shared(const Item& item) const {
+    const ParameterKey key = parameter_of_a(item);
+    if (key.node < 0) return false;
+    return module_to_b[static_cast<std::size_t>(key.node)] >= 0 || (is_of_parameter(item) && moved.to_b.contains(key));
+  }
+
+  static bool is_of_parameter(const Item& item) { return item.io == Io::Param || item.io == Io::Grad; }
 };
 
 // The timelines and the interner that both were read with must outlive the result.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "compare/call_key.hpp"
@@ -22,6 +23,7 @@ struct Frame {
   Trust backward;
   bool has_backward = false;
   bool has_results_inside = false;      // something that a submodule returned was compared
+  double arriving = 0;                  // the largest number of the gradients of its outputs
   std::int64_t input_on_one_side = -1;  // index into the observations
   std::vector<Fingerprint> inputs;      // in the first run
   bool is_entered = false;              // its enter was recorded, and so its exit will be
@@ -36,7 +38,11 @@ struct Frame {
 // The module calls of a lane, in the order of execution.
 class Frames {
  public:
-  explicit Frames(const ModuleTree& tree) : tree_(tree) { frames_.emplace_back(); }
+  // `partner` of each module in the other run; -1: the code of a module that the first run alone has counts as that of
+  // the module around it. Empty: all have one.
+  explicit Frames(const ModuleTree& tree, std::vector<int> partner = {}) : tree_(tree), partner_(std::move(partner)) {
+    frames_.emplace_back();
+  }
 
   Frame& operator[](int id) { return frames_[static_cast<std::size_t>(id)]; }
   const Frame& operator[](int id) const { return frames_[static_cast<std::size_t>(id)]; }
@@ -55,13 +61,19 @@ class Frames {
   const std::vector<int>& call_order() const { return call_order_; }  // nodes
 
  private:
+  struct Entered {
+    int node, frame;
+  };
+
   int add(const CallKey& key, int parent);
+  bool is_alone(int node) const { return !partner_.empty() && partner_[static_cast<std::size_t>(node)] < 0; }
 
   const ModuleTree& tree_;
+  std::vector<int> partner_;
   std::vector<Frame> frames_;
   std::unordered_map<CallKey, int, CallKeyHash> index_;
-  std::unordered_map<int, int> latest_;                         // by node
-  std::unordered_map<std::uint64_t, std::vector<int>> stacks_;  // by thread
+  std::unordered_map<int, int> latest_;                             // by node
+  std::unordered_map<std::uint64_t, std::vector<Entered>> stacks_;  // by thread
   std::vector<int> call_order_;
 };
 

@@ -41,7 +41,7 @@ LaneState::LaneState(const Alignment& the_alignment, std::size_t the_lane, const
       a(pair.a->items),
       b(pair.b->items),
       observations(list_observations(the_alignment, pair, the_interner)),
-      frames(the_alignment.tree_a),
+      frames(the_alignment.tree_a, the_alignment.module_to_b),
       modules(the_alignment.tree_a),
       measures_(measures),
       noise_(noise),
@@ -93,6 +93,11 @@ std::size_t LaneState::parameter_order(const Observation& o) const {
 
 std::string LaneState::module_path(int node) const {
   return node < 0 ? std::string() : alignment.tree_a.nodes[static_cast<std::size_t>(node)].path;
+}
+
+std::string LaneState::module_of(const Observation& o) const {
+  const int node = node_of(o);
+  return node < 0 ? text(item_of(o).scope) : module_path(node);
 }
 
 Trust LaneState::at_hand(int frame) const {

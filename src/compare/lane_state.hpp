@@ -80,7 +80,9 @@ class LaneState {
     return o.a != kNothing ? alignment.node_of_a(item_of(o)) : alignment.node_of_b(item_of(o));
   }
   CallKey call_of(const Observation& o) const;
-  ParameterKey parameter_of(const Observation& o) const { return {node_of(o), item_of(o).parameter}; }
+  ParameterKey parameter_of(const Observation& o) const {
+    return o.a != kNothing ? alignment.parameter_of_a(item_of(o)) : alignment.parameter_of_b(item_of(o));
+  }
   // Where a parameter stands in the model's order; the largest number for what is none.
   std::size_t parameter_order(const Observation& o) const;
 
@@ -90,6 +92,7 @@ class LaneState {
 
   std::string text(TextId id) const { return std::string(interner.text(id)); }
   std::string module_path(int node) const;
+  std::string module_of(const Observation& o) const;  // the path of its module, in the first run's names
 
   // Whether parameters of the module, or of one inside it, are in both runs.
   bool has_parameters(int node) const { return node >= 0 && has_parameters_[static_cast<std::size_t>(node)]; }

@@ -13,6 +13,8 @@ bool is_gradient(const Item& item) {
   return item.io == Io::Grad || item.io == Io::GradOutput || item.io == Io::GradInput;
 }
 
+bool is_initial(const Item& item) { return item.io == Io::Param && item.phase == Phase::Init; }
+
 class Lister {
   using CallSet = std::unordered_set<CallKey, CallKeyHash>;
 
@@ -25,6 +27,10 @@ class Lister {
       last_paired_b_ = std::max(last_paired_b_, static_cast<std::size_t>(pair.to_b[i]));
       if (a_[i].io == Io::Param && a_[i].phase == Phase::Optimizer) updated_steps_.insert(a_[i].step);
     }
+    for (std::size_t i = 0; i < a_.size(); ++i)
+      if (is_initial(a_[i]) && pair.to_b[i] == kAlone) lone_parameters_.insert(alignment.parameter_of_a(a_[i]));
+    for (std::size_t j = 0; j < b_.size(); ++j)
+      if (is_initial(b_[j]) && pair.to_a[j] == kAlone) lone_parameters_.insert(alignment.parameter_of_b(b_[j]));
   }
 
   std::vector<Observation> list() {
@@ -53,9 +59,7 @@ class Lister {
  private:
   // The module call of an event; node -1 where the module is not in both runs.
   CallKey key_of_a(std::size_t i) const {
-    const int node = alignment_.node_of_a(a_[i]);
-    const bool is_shared = node >= 0 && alignment_.module_to_b[static_cast<std::size_t>(node)] >= 0;
-    return {is_shared ? node : -1, a_[i].call};
+    return {alignment_.is_shared(a_[i]) ? alignment_.node_of_a(a_[i]) : -1, a_[i].call};
   }
 
   CallKey key_of_b(std::size_t j) const {
@@ -66,6 +70,7 @@ class Lister {
   // An event on one side only, of a module of both.
   bool is_telling(const Item& item, std::int64_t step, const CallKey& key) const {
     if (!item.is_tensor() || key.node < 0) return false;
+    if (Alignment::is_of_parameter(item) && lone_parameters_.contains({key.node, item.parameter})) return false;
     if (item.io == Io::Grad) return !pair_.uneven_steps.contains(step);
     if (is_gradient(item)) return true;
     if (item.io == Io::Param) return item.phase == Phase::Optimizer && updated_steps_.contains(item.step);
@@ -88,7 +93,9 @@ class Lister {
   const std::vector<Item>& b_;
   std::size_t last_paired_a_ = 0, last_paired_b_ = 0;
   std::unordered_set<std::int64_t> updated_steps_;  // after which both have updated parameters
-  mutable CallSet paired_calls_;                    // filled when it is first asked for
+  // That one run alone has, or that cannot be told from others: its gradients are in that run alone too.
+  std::unordered_set<ParameterKey, ParameterKeyHash> lone_parameters_;
+  mutable CallSet paired_calls_;  // filled when it is first asked for
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ void OptimizerJudge::visit_gradient(const Observation& o) {
   inputs.add(state_.gradient_trust[key]);
   const Judged judged = state_.judge(both, inputs, Stage::Backward, state_.gradient_floor(o));
   if (judged.is_origin()) {
-    const std::string module = state_.text(item.scope);
+    const std::string module = state_.module_of(o);
     Origin& origin = state_.blame(o, module,
                                   {.cause = DiffCause::GradientBeforeUpdate,
                                    .module = module,
@@ -41,7 +41,7 @@ void OptimizerJudge::visit_updated(const Observation& seen) {
   const auto latest = state_.latest_value.find(state_.parameter_of(seen));
   const Observation before = latest == state_.latest_value.end() ? Observation{} : latest->second;
   const Judged judged = state_.judge(o, inputs, Stage::Optimizer);
-  const std::string module = state_.text(item.scope);
+  const std::string module = state_.module_of(seen);
   const DiffReason reason{.cause = DiffCause::Update, .module = module, .tensor = state_.text(item.name)};
   if (judged.verdict == Verdict::Noise && inputs.noise == 0 && !rounded_update_) {
     rounded_update_ = state_.make_origin(o, module, reason, inputs);
