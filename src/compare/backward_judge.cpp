@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compare/backward_order.hpp"
+#include "compare/thresholds.hpp"
 
 namespace tenscope::compare {
 
@@ -33,6 +34,14 @@ Trust BackwardJudge::flowing_into(int id) const {
   }
 }
 
+// The size that a gradient in a frame counts as at least.
+double BackwardJudge::floor_inside(int id, const Observation& o, const Trust& inputs) const {
+  while (id != kProgram && !state_.frames[id].has_backward) id = state_.frames[id].parent;
+  const DType dtype = state_.item_of(o).dtype;
+  if (inputs.noise == 0 || unit_roundoff(dtype) == 0) return 0;
+  return state_.frames[id].arriving * thresholds::kArrivingUnits * unit_roundoff(dtype) / default_tolerance(dtype);
+}
+
 void BackwardJudge::spread(int id, const Trust& trust) {
   for (;; id = state_.frames[id].parent) {
     state_.frames[id].backward.add(trust);
@@ -41,12 +50,15 @@ void BackwardJudge::spread(int id, const Trust& trust) {
 }
 
 void BackwardJudge::visit_grad_output(const Observation& o) {
-  if (!o.is_on_both_sides()) return;  // of an output that one run alone uses: says nothing by itself
   Frames& frames = state_.frames;
   const int id = frames.of(state_.call_of(o));
   const int around = frames[id].parent;
   const Trust inputs = flowing_into(around);
-  const Judged judged = state_.judge(o, inputs, Stage::Backward);
+  if (!o.is_on_both_sides()) {  // of an output that one run alone uses, say
+    if (!inputs.is_tainted) missing_.push_back({o, state_.position, id, true, inputs});
+    return;
+  }
+  const Judged judged = state_.judge(o, inputs, Stage::Backward, floor_inside(around, o, inputs));
   if (judged.is_origin()) {
     if (!blame_missing_in(around))
       state_.blame(o, frames.path(around), {.cause = DiffCause::GradientReaching, .module = frames.path(id)}, inputs);
@@ -54,8 +66,9 @@ void BackwardJudge::visit_grad_output(const Observation& o) {
   }
   frames[id].backward.add(judged.trust);
   frames[id].has_backward = true;
+  frames[id].arriving = std::max(frames[id].arriving, state_.item_of(o).abs_max);
   spread(around, judged.trust);
-  arrive(frames[id].node, judged.trust);
+  arrive(frames[id].node, judged.trust, state_.item_of(o).abs_max);
 }
 
 void BackwardJudge::visit_grad_input(const Observation& o) {
@@ -65,10 +78,10 @@ void BackwardJudge::visit_grad_input(const Observation& o) {
   inputs.add(frames[id].forward);
   inputs.add(state_.modules.of(frames[id].node));
   if (!o.is_on_both_sides()) {
-    if (!inputs.is_tainted) missing_.push_back({o, state_.position, id, inputs});
+    if (!inputs.is_tainted) missing_.push_back({o, state_.position, id, false, inputs});
     return;
   }
-  const Judged judged = state_.judge(o, inputs, Stage::Backward);
+  const Judged judged = state_.judge(o, inputs, Stage::Backward, floor_inside(id, o, inputs));
   if (judged.is_origin() && !blame_missing_in(id))
     state_.blame(o, frames.path(id), {.cause = DiffCause::GradientLeaving, .module = frames.path(id)}, inputs);
   spread(frames[id].parent, judged.trust);
@@ -76,21 +89,33 @@ void BackwardJudge::visit_grad_input(const Observation& o) {
 
 // A gradient that goes on in one run only says nothing by itself: an implementation may have inputs that need none.
 // Where a difference comes out of the frame around it, or where parameters have no gradient, it is where that was cut
-// off.
+// off: a module that a gradient reaches and leaves in one run only is the first before the cut; else the code around
+// the first module that none reaches.
 bool BackwardJudge::blame_missing_in(int around) {
-  const auto found = std::find_if(missing_.begin(), missing_.end(),
-                                  [&](const Missing& one) { return state_.frames.is_within(one.frame, around); });
+  const auto is_inside = [&](const Missing& one) { return state_.frames.is_within(one.frame, around); };
+  const auto is_within_cut = [&](const Missing& one) {
+    return std::any_of(missing_.begin(), missing_.end(), [&](const Missing& other) {
+      return is_unreached(other) && state_.frames.is_within(one.frame, other.frame);
+    });
+  };
+  auto found = std::find_if(missing_.begin(), missing_.end(), [&](const Missing& one) {
+    return !one.is_reaching && is_inside(one) && !is_within_cut(one);
+  });
+  if (found == missing_.end())
+    found = std::find_if(missing_.begin(), missing_.end(),
+                         [&](const Missing& one) { return is_unreached(one) && is_inside(one); });
   if (found == missing_.end()) return false;
+  const int giver = found->is_reaching ? state_.frames[found->frame].parent : giver_of_inputs(found->frame, around);
   Origin& origin =
-      state_.blame(found->observation, state_.frames.path(giver_of_inputs(found->frame)),
+      state_.blame(found->observation, state_.frames.path(giver),
                    {.cause = DiffCause::GradientCutOff, .module = state_.frames.path(found->frame)}, found->inputs);
   origin.position = found->position;
   missing_.clear();
   return true;
 }
 
-// The innermost frame whose code made the inputs of a frame, and did not only pass its own inputs on.
-int BackwardJudge::giver_of_inputs(int id) const {
+// The innermost frame, in `around`, whose code made the inputs of a frame, and did not only pass its own inputs on.
+int BackwardJudge::giver_of_inputs(int id, int around) const {
   const Frames& frames = state_.frames;
   const std::vector<Fingerprint>& inputs = frames[id].inputs;
   int giver = frames[id].parent;
@@ -98,15 +123,19 @@ int BackwardJudge::giver_of_inputs(int id) const {
     const std::vector<Fingerprint>& own = frames[giver].inputs;
     return std::find(own.begin(), own.end(), input) != own.end();
   };
-  while (giver != kProgram && !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), is_passed_on))
+  while (giver != around && giver != kProgram && !inputs.empty() &&
+         std::all_of(inputs.begin(), inputs.end(), is_passed_on))
     giver = frames[giver].parent;
   return giver;
 }
 
-void BackwardJudge::arrive(int node, const Trust& trust) {
+void BackwardJudge::arrive(int node, const Trust& trust, double size) {
   for (int at = node; at >= 0; at = state_.alignment.tree_a.nodes[static_cast<std::size_t>(at)].parent)
     arriving_[static_cast<std::size_t>(at)].trust.add(trust);
-  if (node >= 0) arriving_[static_cast<std::size_t>(node)].is_known = true;
+  if (node < 0) return;
+  Arriving& arriving = arriving_[static_cast<std::size_t>(node)];
+  arriving.is_known = true;
+  arriving.size = std::max(arriving.size, size);
 }
 
 void BackwardJudge::visit_grad(const Observation& o) {
@@ -122,7 +151,10 @@ void BackwardJudge::visit_grad(const Observation& o) {
     inputs.add(state_.frames[kProgram].forward);
     inputs.add(state_.frames[kProgram].backward);
   }
-  const Judged judged = state_.judge(o, inputs, Stage::Backward, state_.gradient_floor(o));
+  double floor = state_.gradient_floor(o);
+  if (is_flow_known && inputs.noise > 0)
+    floor = std::max(floor, thresholds::kGradientFloor * arriving_[static_cast<std::size_t>(node)].size);
+  const Judged judged = state_.judge(o, inputs, Stage::Backward, floor);
   pending_.push_back({o, state_.position, judged, inputs, is_flow_known, state_.last_agreeing});
   state_.gradient_trust[key] = judged.trust;
   state_.latest_gradient[key] = o;
@@ -133,10 +165,15 @@ void BackwardJudge::finish() {
   state_.gradients.add(gradients_now_);
   gradients_now_ = {};
   if (pending_.empty()) return;
-  const bool has_none_for_parameter = std::any_of(pending_.begin(), pending_.end(), [](const PendingGradient& g) {
-    return g.judged.is_origin() && !g.observation.is_on_both_sides();
+  const auto is_cut_off = [&](int node) {
+    return std::any_of(missing_.begin(), missing_.end(),
+                       [&](const Missing& one) { return is_unreached(one) && state_.frames[one.frame].node == node; });
+  };
+  const bool is_any_cut_off = std::any_of(pending_.begin(), pending_.end(), [&](const PendingGradient& g) {
+    if (!g.judged.is_origin()) return false;
+    return !g.observation.is_on_both_sides() || (!g.is_flow_known && is_cut_off(state_.node_of(g.observation)));
   });
-  if (has_none_for_parameter && blame_missing_in(kProgram))
+  if (is_any_cut_off && blame_missing_in(kProgram))
     for (PendingGradient& g : pending_)
       if (g.judged.is_origin()) {
         g.judged.verdict = Verdict::Consequence;
@@ -155,7 +192,7 @@ void BackwardJudge::finish() {
   for (const PendingGradient& g : pending_) {
     if (!g.judged.is_origin()) continue;
     const Item& item = state_.item_of(g.observation);
-    const std::string module = state_.text(item.scope);
+    const std::string module = state_.module_of(g.observation);
     const DiffCause cause = between           ? DiffCause::GradientBetween
                             : g.is_flow_known ? DiffCause::GradientOfParameter
                                               : DiffCause::GradientUnexplained;

@@ -26,22 +26,27 @@ class BackwardJudge {
     bool is_flow_known;
     std::int64_t last_agreeing;
   };
-  struct Missing {  // a gradient that a module passes on in one run only
+  struct Missing {  // a gradient that reaches a module, or that it passes on, in one run only
     Observation observation;
     std::size_t position;
     int frame;
+    bool is_reaching;
     Trust inputs;
   };
   struct Arriving {  // what reached a module in the current backward, over all its calls
     Trust trust;
     bool is_known = false;
+    double size = 0;  // the largest number of it
   };
 
   Trust flowing_into(int frame) const;
+  double floor_inside(int frame, const Observation& o, const Trust& inputs) const;
   void spread(int frame, const Trust& trust);
-  int giver_of_inputs(int frame) const;
+  int giver_of_inputs(int frame, int around) const;
   bool blame_missing_in(int frame);
-  void arrive(int node, const Trust& trust);
+  // In one of the runs no gradient reaches a module call at all.
+  bool is_unreached(const Missing& one) const { return one.is_reaching && !state_.frames[one.frame].has_backward; }
+  void arrive(int node, const Trust& trust, double size);
   void show_gradient_for_inner_origins();
 
   LaneState& state_;
