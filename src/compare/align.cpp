@@ -16,8 +16,8 @@
 
 #include "compare/arguments.hpp"
 #include "compare/call_key.hpp"
-#include "compare/parameter_match.hpp"
 #include "compare/sequence.hpp"
+#include "compare/uneven_backward.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -76,7 +76,7 @@ class LaneAligner {
     match_by_key(common, Naming::ByName);
     match_by_key(common, Naming::AsRecorded);
     match_by_key(common, Naming::ByPosition);
-    match_parameters(alignment_, pair_);
+    match_uneven_backwards(alignment_, pair_);
     match_without_tail();
     match_names();
     if (content != nullptr) match_content(*content);

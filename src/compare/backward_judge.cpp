@@ -49,10 +49,24 @@ void BackwardJudge::spread(int id, const Trust& trust) {
   }
 }
 
+// The innermost frame whose code used the outputs of a frame, and did not only return them: a module that ends with a
+// normalisation has the same gradient as this, and it is seen there first.
+int BackwardJudge::user_of_outputs(int id) const {
+  const Frames& frames = state_.frames;
+  const std::vector<Fingerprint>& outputs = frames[id].outputs;
+  int user = frames[id].parent;
+  const auto is_returned = [&](const Fingerprint& output) {
+    const std::vector<Fingerprint>& own = frames[user].outputs;
+    return std::find(own.begin(), own.end(), output) != own.end();
+  };
+  while (user != kProgram && std::any_of(outputs.begin(), outputs.end(), is_returned)) user = frames[user].parent;
+  return user;
+}
+
 void BackwardJudge::visit_grad_output(const Observation& o) {
   Frames& frames = state_.frames;
   const int id = frames.of(state_.call_of(o));
-  const int around = frames[id].parent;
+  const int around = user_of_outputs(id);
   const Trust inputs = flowing_into(around);
   if (!o.is_on_both_sides()) {  // of an output that one run alone uses, say
     if (!inputs.is_tainted) missing_.push_back({o, state_.position, id, true, inputs});

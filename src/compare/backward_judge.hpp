@@ -43,6 +43,7 @@ class BackwardJudge {
   double floor_inside(int frame, const Observation& o, const Trust& inputs) const;
   void spread(int frame, const Trust& trust);
   int giver_of_inputs(int frame, int around) const;
+  int user_of_outputs(int frame) const;
   bool blame_missing_in(int frame);
   // In one of the runs no gradient reaches a module call at all.
   bool is_unreached(const Missing& one) const { return one.is_reaching && !state_.frames[one.frame].has_backward; }

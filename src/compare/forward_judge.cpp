@@ -224,6 +224,7 @@ void ForwardJudge::visit_output(const Observation& o) {
   const Judged judged = state_.judge(o, inputs, Stage::Forward);
   const bool is_output = item.io == Io::Output;
   if (is_output) note_result(id, judged);
+  if (is_output && item.is_tensor()) state_.frames[id].outputs.push_back(item.fingerprint);
   if (judged.is_origin()) {
     const std::string path = item.root == 0 ? state_.text(item.scope) : state_.frames.path(id);
     if (is_output && item.root != 0)

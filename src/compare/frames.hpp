@@ -22,11 +22,11 @@ struct Frame {
   Trust forward;
   Trust backward;
   bool has_backward = false;
-  bool has_results_inside = false;      // something that a submodule returned was compared
-  double arriving = 0;                  // the largest number of the gradients of its outputs
-  std::int64_t input_on_one_side = -1;  // index into the observations
-  std::vector<Fingerprint> inputs;      // in the first run
-  bool is_entered = false;              // its enter was recorded, and so its exit will be
+  bool has_results_inside = false;           // something that a submodule returned was compared
+  double arriving = 0;                       // the largest number of the gradients of its outputs
+  std::int64_t input_on_one_side = -1;       // index into the observations
+  std::vector<Fingerprint> inputs, outputs;  // in the first run
+  bool is_entered = false;                   // its enter was recorded, and so its exit will be
   // Origins (by index) that an input of this call is; whether they have any effect is known when the call ends.
   std::vector<std::size_t> pending;
   std::size_t consequences_before = 0;    // in all, when the first of them arose

@@ -86,6 +86,7 @@ class Matcher {
     for (const auto& [a, b] : roots) match_by_content(a, b);
     for (const auto& [a, b] : roots) to_b_[a] == b ? match_children(a, b) : descend(a);
     for (const auto& [a, b] : forced_) match_children(a, b);
+    match_around();
     return {std::move(to_b_), std::move(to_a_), is_rough_};
   }
 
@@ -486,6 +487,39 @@ class Matcher {
       const int x = list_a[i], y = list_b[j];
       if (to_b_[x] < 0 && to_a_[y] < 0) pair_within(x, y);
     }
+  }
+
+  // Modules that are left on both sides and hold the same matched ones: an attention whose projections are one module
+  // in one run and three in the other, a block whose layers are grouped.
+  void match_around() {
+    for (int a = static_cast<int>(a_.nodes.size()) - 1; a >= 0; --a) {  // from the inside
+      if (to_b_[a] >= 0 || !a_.nodes[a].is_called) continue;
+      const std::vector<int> inside = matched_inside(a_, to_b_, a);
+      if (inside.empty()) continue;
+      int around = b_.nodes[to_b_[inside.front()]].parent;
+      const auto holds_all = [&](int node) {
+        return std::all_of(inside.begin(), inside.end(), [&](int one) { return is_within(b_, to_b_[one], node); });
+      };
+      while (around >= 0 && to_a_[around] < 0 && !(b_.nodes[around].is_called && holds_all(around)))
+        around = b_.nodes[around].parent;
+      if (around < 0 || to_a_[around] >= 0) continue;
+      const std::vector<int> others = matched_inside(b_, to_a_, around);
+      const bool are_same =
+          std::all_of(others.begin(), others.end(), [&](int one) { return is_within(a_, to_a_[one], a); });
+      const int above_a = matched_ancestor(a_, a, to_b_), above_b = matched_ancestor(b_, around, to_a_);
+      if (are_same && above_a >= 0 && to_b_[above_a] == above_b) pair(a, around);
+    }
+  }
+
+  static std::vector<int> matched_inside(const ModuleTree& tree, const std::vector<int>& partner, int node) {
+    std::vector<int> found, open = tree.nodes[node].children;
+    while (!open.empty()) {
+      const int one = open.back();
+      open.pop_back();
+      if (partner[one] >= 0) found.push_back(one);
+      open.insert(open.end(), tree.nodes[one].children.begin(), tree.nodes[one].children.end());
+    }
+    return found;
   }
 
   static constexpr int kFixed = 1000;  // of a pair that is made already

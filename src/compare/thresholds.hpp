@@ -40,6 +40,10 @@ inline constexpr double kFlippedPart = 0.02;
 // has a gradient of nothing but noise. Chosen.
 inline constexpr double kGradientFloor = 0.1;
 
+// A gradient inside a module may be what is left of much larger ones that cancel (a query's, where all keys are alike).
+// Where noise arrives, a difference of this many units of roundoff of the gradient that arrives is noise too. Chosen.
+inline constexpr double kArrivingUnits = 1;
+
 // An optimizer's update (update.cpp). Elements count whose gradients agree to kUpdateGradient; at least kUpdateElements
 // of them; their updates must agree in the median to kUpdateMistake, or to what noise and rounding explain. Chosen.
 inline constexpr double kUpdateGradient = 1e-3;
