@@ -121,6 +121,7 @@ enum class DiffDoubt : std::uint8_t {
   InputsNotSeen,  // what the blamed module is given was not recorded
   OtherName,      // the blamed module has another name in the second run; only its structure says that it is the same
   WayNotSeen,     // the way of the gradients was not recorded
+  ByOrder,        // only their order says that the two tensors are the same thing
   NotKept,        // something before it could not be judged: the difference may have begun there
 };
 enum class DiffConfidence : std::uint8_t { High, Medium, Low };
@@ -198,6 +199,15 @@ struct DiffModule {
   std::string phase;
 };
 
+// Two tensors that were paired by content, with no help from names.
+struct DiffContentPair {
+  std::string a, b;                 // names
+  std::int64_t step = 0, call = 0;  // of a
+  std::string how;     // "content" (their values agree), "operands", "part", "rule" (names that were paired), "order"
+  std::string layout;  // how b lies in a
+  double error = 0;    // |b - a| / |a|, Euclidean
+};
+
 struct DiffSetting {  // a seed, a determinism setting, a version that both runs noted
   std::string name, a, b;
 };
@@ -218,6 +228,7 @@ struct DiffNote {
     NotClosed,     // the writer `subject` of run `side` did not close its journal
     Failed,        // run `side` ended by the exception `a`
     Damage,        // run `side` is damaged: `a`, in the file `subject`
+    ByContent,     // `count` tensors were paired by content, with no help from names
     NothingInCommon,  // no tensor of one could be paired with one of the other
     NoOutputs,        // neither outputs nor values recorded by hand could be compared: parameters and inputs only
     RoughAlignment,   // sequences too long to be aligned exactly were aligned in slices
@@ -247,7 +258,8 @@ struct RunDiff {
   std::optional<DiffRounding> rounding;
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffRenamed> renamed;
-  std::vector<DiffModule> modules;  // those of which anything could be compared
+  std::vector<DiffContentPair> content_pairs;  // in the order of the first run
+  std::vector<DiffModule> modules;             // those of which anything could be compared
   std::vector<DiffSetting> settings;
   std::vector<DiffNote> notes;
 

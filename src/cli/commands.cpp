@@ -44,6 +44,11 @@ constexpr Command kCommands[] = {
      "  tenscope diff before/ after/ --rtol 1e-3 --top 5\n"
      "  tenscope diff a.safetensors b.safetensors --ulp 2 --json",
      prepare_diff},
+    {"map", "Show which tensor of one run is which of another: by modules and names, else by content",
+     "  tenscope map runs/torch runs/engine\n"
+     "  tenscope map runs/torch runs/engine --write engine.map\n"
+     "  tenscope diff runs/torch runs/engine --map-file engine.map",
+     prepare_map},
     {"repro", "Tell how to run a recording again, or what differs from here and now",
      "  tenscope repro runs/20261115_201530\n"
      "  tenscope repro runs --check\n"

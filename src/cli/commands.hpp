@@ -37,6 +37,7 @@ Action prepare_diff(CLI::App& app);
 Action prepare_export(CLI::App& app);
 Action prepare_graph(CLI::App& app);
 Action prepare_ls(CLI::App& app);
+Action prepare_map(CLI::App& app);
 Action prepare_repair(CLI::App& app);
 Action prepare_show(CLI::App& app);
 Action prepare_tree(CLI::App& app);

@@ -16,8 +16,10 @@
 
 #include "compare/arguments.hpp"
 #include "compare/call_key.hpp"
+#include "compare/path_rule.hpp"
 #include "compare/sequence.hpp"
 #include "compare/uneven_backward.hpp"
+#include "tenscope/error.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -71,13 +73,17 @@ class LaneAligner {
     pair_.to_a.assign(b_.size(), kAlone);
   }
 
-  LanePair align(const ContentSource* content) {
+  // `rules` say which tensors belong together; those that fit are marked as used.
+  LanePair align(const std::vector<PathRule>& rules, const ContentSource* content, std::vector<bool>& is_used) {
+    content_ = content;
     const std::size_t common = walk_together();
     match_by_key(common, Naming::ByName);
     match_by_key(common, Naming::AsRecorded);
     match_by_key(common, Naming::ByPosition);
     match_uneven_backwards(alignment_, pair_);
     match_without_tail();
+    for (std::size_t i = 0; i < rules.size(); ++i)
+      if (match_by_rule(rules[i])) is_used[i] = true;
     match_names();
     if (content != nullptr) match_content(*content);
     return std::move(pair_);
@@ -214,6 +220,45 @@ class LaneAligner {
     }
   }
 
+  bool match_by_rule(const PathRule& rule) {
+    std::map<std::pair<std::string_view, std::size_t>, std::size_t> in_b;
+    std::unordered_map<TextId, std::size_t> seen;
+    for (std::size_t j = 0; j < b_.size(); ++j)
+      if (is_value(b_[j])) in_b.emplace(std::pair{interner_.text(b_[j].name), seen[b_[j].name]++}, j);
+    seen.clear();
+    bool is_used = false;
+    for (std::size_t i = 0; i < a_.size(); ++i) {
+      if (!is_value(a_[i])) continue;
+      const std::size_t repetition = seen[a_[i].name]++;
+      const auto name = rule.apply(interner_.text(a_[i].name));
+      if (!name) continue;
+      const auto found = in_b.find({*name, repetition});
+      if (found == in_b.end()) continue;
+      part(i, found->second);
+      join_values(i, found->second);
+      is_used = true;
+    }
+    return is_used;
+  }
+
+  // Takes what was paired otherwise apart.
+  void part(std::size_t i, std::size_t j) {
+    if (pair_.to_b[i] != kAlone) pair_.to_a[static_cast<std::size_t>(pair_.to_b[i])] = kAlone;
+    if (pair_.to_a[j] != kAlone) pair_.to_b[static_cast<std::size_t>(pair_.to_a[j])] = kAlone;
+  }
+
+  // Two values whose names say that they are the same; tensors may lie in another order.
+  void join_values(std::size_t i, std::size_t j) {
+    join(i, j);
+    const Item &x = a_[i], &y = b_[j];
+    if (content_ == nullptr || x.shape == y.shape || !x.is_tensor() || !y.is_tensor() || !x.has_bytes || !y.has_bytes)
+      return;
+    const TensorData data_a = content_->data(0, x), data_b = content_->data(1, y);
+    AxisSizes sizes(data_a.view.shape.begin(), data_a.view.shape.end());
+    sizes.insert(data_b.view.shape.begin(), data_b.view.shape.end());
+    if (const auto found = find_layout(data_a.view, data_b.view, sizes, 1e-3)) content_->keep(x, y, found->layout);
+  }
+
   // Equal names, also where one run alone has modules: the n-th tensor of a name belongs to the n-th.
   void match_names() {
     std::map<std::pair<TextId, std::size_t>, std::size_t> in_b;
@@ -227,7 +272,7 @@ class LaneAligner {
       if (found == in_b.end()) continue;
       const Item& other = b_[found->second];
       const bool is_plain = a_[i].root == 0 || other.root == 0;
-      if (is_plain && a_[i].is_tensor() == other.is_tensor()) join(i, found->second);
+      if (is_plain && a_[i].is_tensor() == other.is_tensor()) join_values(i, found->second);
     }
   }
 
@@ -249,6 +294,13 @@ class LaneAligner {
     for (const ContentPair& one : match.pairs) {
       join(one.a, one.b);
       pair_.how_b[one.b] = one.how;
+      alignment_.content_pairs.push_back({.a = std::string(interner_.text(a_[one.a].name)),
+                                          .b = std::string(interner_.text(b_[one.b].name)),
+                                          .step = a_[one.a].step,
+                                          .call = a_[one.a].call,
+                                          .how = std::string(to_string(one.how)),
+                                          .layout = one.layout.in_words(),
+                                          .error = one.error});
       source.keep(a_[one.a], b_[one.b], one.layout);
       if (a_[one.a].name != b_[one.b].name && renamed.emplace(a_[one.a].name, b_[one.b].name).second)
         alignment_.renamed.push_back(
@@ -260,6 +312,7 @@ class LaneAligner {
   Interner& interner_;
   const std::vector<Item>& a_;
   const std::vector<Item>& b_;
+  const ContentSource* content_ = nullptr;
   ArgumentNames arguments_a_, arguments_b_;
   std::unordered_map<int, TextId> scope_in_b_;
   LanePair pair_;
@@ -361,10 +414,15 @@ Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& intern
   alignment.module_to_a = std::move(match.to_a);
   if (match.is_rough) alignment.notes.push_back({.kind = DiffNote::Kind::RoughAlignment});
   list_renamed(alignment, interner);
+  std::vector<PathRule> rules;
+  for (const UnusedRule& unused : match.unused) rules.emplace_back(unused.text);
+  std::vector<bool> is_used(rules.size(), false);
   for (const Lane& lane : a.lanes)
     for (const Lane& other : b.lanes)
       if (lane.rank == other.rank && lane.ordinal == other.ordinal)
-        alignment.lanes.push_back(LaneAligner(alignment, interner, lane, other).align(content));
+        alignment.lanes.push_back(LaneAligner(alignment, interner, lane, other).align(rules, content, is_used));
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    if (!is_used[i]) throw Error(ErrorCode::NotFound, match.unused[i].reason);
   list_unmatched(alignment, a, interner, 0);
   list_unmatched(alignment, b, interner, 1);
   return alignment;

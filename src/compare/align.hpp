@@ -43,6 +43,7 @@ struct Alignment {
   std::vector<DiffRenamed> renamed;
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffNote> notes;
+  std::vector<DiffContentPair> content_pairs;
 
   // The first run's node of an event of either run; -1: it belongs to no module that the first run has.
   int node_of_a(const Item& item) const { return item.root == 0 ? -1 : tree_a.find(item.root, item.scope); }

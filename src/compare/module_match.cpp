@@ -14,58 +14,13 @@
 #include <unordered_set>
 
 #include "compare/module_tree.hpp"
+#include "compare/path_rule.hpp"
 #include "compare/sequence.hpp"
 #include "core/suggest.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-// "blocks.*.attn=layers.*.self": what each * of the left side matches goes to the * of the same place on the right.
-class PathRule {
- public:
-  explicit PathRule(const std::string& rule) {
-    const auto equals = rule.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw Error(ErrorCode::InvalidArgument, fmt::format("cannot use the map '{}': it must be of the form A=B", rule));
-    left_ = rule.substr(0, equals);
-    right_ = rule.substr(equals + 1);
-    if (std::count(left_.begin(), left_.end(), '*') < std::count(right_.begin(), right_.end(), '*'))
-      throw Error(ErrorCode::InvalidArgument,
-                  fmt::format("cannot use the map '{}': more * on the right than on the left", rule));
-  }
-
-  const std::string& left() const { return left_; }
-
-  std::optional<std::string> apply(std::string_view path) const {
-    std::vector<std::string> captured;
-    if (!match(left_, path, captured)) return std::nullopt;
-    std::string result;
-    std::size_t star = 0;
-    for (const char c : right_) {
-      if (c == '*')
-        result += captured[star++];
-      else
-        result += c;
-    }
-    return result;
-  }
-
- private:
-  static bool match(std::string_view pattern, std::string_view path, std::vector<std::string>& captured) {
-    if (pattern.empty()) return path.empty();
-    if (pattern[0] != '*')
-      return !path.empty() && path[0] == pattern[0] && match(pattern.substr(1), path.substr(1), captured);
-    for (std::size_t size = 0; size <= path.size(); ++size) {
-      captured.emplace_back(path.substr(0, size));
-      if (match(pattern.substr(1), path.substr(size), captured)) return true;
-      captured.pop_back();
-    }
-    return false;
-  }
-
-  std::string left_, right_;
-};
 
 class Matcher {
  public:
@@ -87,7 +42,7 @@ class Matcher {
     for (const auto& [a, b] : roots) to_b_[a] == b ? match_children(a, b) : descend(a);
     for (const auto& [a, b] : forced_) match_children(a, b);
     match_around();
-    return {std::move(to_b_), std::move(to_a_), is_rough_};
+    return {std::move(to_b_), std::move(to_a_), is_rough_, std::move(unused_)};
   }
 
  private:
@@ -136,7 +91,7 @@ class Matcher {
           wanted ? fmt::format("the second run has no module '{}'{}", *wanted, did_you_mean(*wanted, paths(b_)))
                  : fmt::format("no module of the first run matches '{}'{}", rule.left(),
                                did_you_mean(rule.left(), paths(a_)));
-      throw Error(ErrorCode::NotFound, fmt::format("the map '{}' fits nothing: {}", text, reason));
+      unused_.push_back({text, fmt::format("the map '{}' fits nothing: {}", text, reason)});
     }
   }
 
@@ -531,6 +486,7 @@ class Matcher {
   mutable InsideCache inside_a_, inside_b_;
   std::unordered_set<std::uint64_t> parameters_a_, parameters_b_;  // numbers that tell
   bool is_rough_ = false;
+  std::vector<UnusedRule> unused_;
 };
 
 }  // namespace

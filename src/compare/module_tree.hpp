@@ -48,10 +48,16 @@ struct ModuleTree {
 
 ModuleTree build_module_tree(const Timeline& timeline, Interner& interner);
 
+// A rule of a map that fits no module; it may fit tensors.
+struct UnusedRule {
+  std::string text, reason;
+};
+
 // For each node of one tree its partner in the other, or -1.
 struct ModuleMatch {
   std::vector<int> to_b, to_a;
   bool is_rough = false;  // there were too many to align them exactly (sequence.hpp)
+  std::vector<UnusedRule> unused;
 };
 
 ModuleMatch match_modules(const ModuleTree& a, const ModuleTree& b, const std::vector<std::string>& map);

@@ -137,6 +137,9 @@ class ResultMaker {
     if (!origin.shown.is_on_both_sides()) return DiffDoubt::OneSideOnly;
     if (reason.cause == DiffCause::GradientUnexplained || reason.cause == DiffCause::GradientBetween)
       return DiffDoubt::WayNotSeen;
+    const LanePair& lane = alignment_.lanes[origin.lane];
+    if (lane.is_by_content && lane.how_b[static_cast<std::size_t>(origin.shown.b)] == ContentHow::Order)
+      return DiffDoubt::ByOrder;
     if (is_by_inputs(reason.cause) && !reason.has_inputs) return DiffDoubt::InputsNotSeen;
     if (reason.noise_before > 0 && metrics.rel_max < thresholds::kFarFromNoise * reason.noise_before)
       return DiffDoubt::NearNoise;
@@ -379,6 +382,9 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
                               .phase = std::string(to_string(verdict.phase))});
   }
   diff.renamed = std::move(alignment.renamed);
+  diff.content_pairs = std::move(alignment.content_pairs);
+  if (!diff.content_pairs.empty())
+    alignment.notes.push_back({.kind = DiffNote::Kind::ByContent, .count = diff.content_pairs.size()});
   diff.unmatched = std::move(alignment.unmatched);
   const Settings settings_a = settings_of(a, interner), settings_b = settings_of(b, interner);
   diff.settings = compare_settings(settings_a, settings_b);

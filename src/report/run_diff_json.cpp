@@ -37,6 +37,7 @@ class Writer {
     json_.key("renamed").begin_object();
     for (const DiffRenamed& renamed : diff.renamed) json_.key(renamed.a).text(renamed.b);
     json_.end_object();
+    content_pairs(diff);
     texts("settings", diff.settings, setting_in_words);
     texts("notes", diff.notes, note_in_words);
     json_.key("counts").begin_object();
@@ -70,6 +71,18 @@ class Writer {
       json_.key("name");
       one.name.empty() ? json_.null() : json_.text(one.name);
       count("events", one.events);
+      json_.end_object();
+    }
+    json_.end_array();
+  }
+
+  void content_pairs(const RunDiff& diff) {
+    json_.key("content_pairs").begin_array();
+    for (const DiffContentPair& pair : diff.content_pairs) {
+      json_.begin_object().key("a").text(pair.a).key("b").text(pair.b);
+      json_.key("step").number(pair.step).key("call").number(pair.call);
+      json_.key("how").text(pair.how).key("layout").text(pair.layout);
+      number_or_null("error", pair.error);
       json_.end_object();
     }
     json_.end_array();

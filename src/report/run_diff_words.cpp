@@ -237,6 +237,8 @@ std::string confidence_in_words(const DiffOrigin& origin) {
                          level, blamed_in_words(origin.place));
     case DiffDoubt::WayNotSeen:
       return fmt::format("{}: the gradients inside the model were not recorded, only those of its parameters", level);
+    case DiffDoubt::ByOrder:
+      return fmt::format("{}: that the two tensors are the same thing is known by their order only", level);
     case DiffDoubt::NotKept:
       return fmt::format("{}: it may have begun earlier, where only statistics were kept", level);
   }
@@ -404,6 +406,9 @@ std::string note_in_words(const DiffNote& note) {
       return fmt::format("{} run: it ended by an exception: {}", run, note.a);
     case DiffNote::Kind::Damage:
       return fmt::format("{} run: {} at byte {} of {}", run, note.a, note.count, note.subject);
+    case DiffNote::Kind::ByContent:
+      return fmt::format("{} paired by content, with no help from names: `tenscope map` lists them",
+                         note.count == 1 ? "1 tensor was" : fmt::format("{} tensors were", note.count));
     case DiffNote::Kind::NothingInCommon:
       return "the runs have nothing in common: no tensor of one could be paired with one of the other";
     case DiffNote::Kind::NoOutputs:

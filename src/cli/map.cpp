@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "core/json_writer.hpp"
+#include "report/table.hpp"
+#include "tenscope/diff.hpp"
+#include "tenscope/error.hpp"
+
+namespace tenscope::cli {
+namespace {
+
+struct Options {
+  std::string a, b, write;
+  std::vector<std::string> map;
+};
+
+std::string as_json(const RunDiff& diff) {
+  std::string text;
+  JsonWriter json(text);
+  json.begin_object().key("a").text(diff.a).key("b").text(diff.b);
+  json.key("renamed").begin_array();
+  for (const DiffRenamed& one : diff.renamed)
+    json.begin_object().key("a").text(one.a).key("b").text(one.b).end_object();
+  json.end_array().key("content_pairs").begin_array();
+  for (const DiffContentPair& one : diff.content_pairs) {
+    json.begin_object().key("a").text(one.a).key("b").text(one.b).key("step").number(one.step);
+    json.key("call").number(one.call).key("how").text(one.how).key("layout").text(one.layout);
+    json.key("error").number(one.error).end_object();
+  }
+  json.end_array().key("compared").number(static_cast<std::uint64_t>(diff.compared));
+  json.key("first_run").number(static_cast<std::uint64_t>(diff.total_a));
+  json.key("second_run").number(static_cast<std::uint64_t>(diff.total_b)).end_object();
+  return text;
+}
+
+// Once for each pair of names, in the form that --map-file reads.
+void write_map(const RunDiff& diff, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  std::set<std::pair<std::string, std::string>> written;
+  for (const DiffRenamed& one : diff.renamed)
+    if (written.emplace(one.a, one.b).second) file << one.a << '=' << one.b << '\n';
+  if (!file.flush()) throw Error(ErrorCode::Io, fmt::format("cannot write the map: {}", path));
+}
+
+void print_table(const RunDiff& diff, const Output& output) {
+  report::Table table({{"first run"}, {"second run"}, {"by"}, {"error", report::Align::Right}, {"layout"}});
+  std::set<std::pair<std::string, std::string>> shown;
+  for (const DiffContentPair& one : diff.content_pairs)
+    if (shown.emplace(one.a, one.b).second)
+      table.add({one.a, one.b, one.how, one.error == 0 ? "0" : fmt::format("{:.1e}", one.error), one.layout});
+  for (const DiffRenamed& one : diff.renamed)
+    if (shown.emplace(one.a, one.b).second) table.add({one.a.empty() ? "the model" : one.a, one.b, "module", "", ""});
+  if (!shown.empty()) fmt::print("{}", table.text(output.color));
+  fmt::print("{} of {} tensors and other values of the first run have a partner among {} of the second; {}\n",
+             diff.compared, diff.total_a, diff.total_b,
+             shown.empty() ? "all by their names" : fmt::format("{} under another name", shown.size()));
+}
+
+}  // namespace
+
+Action prepare_map(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("a", options->a, "The reference: a run's folder")->required();
+  app.add_option("b", options->b, "Another run's folder")->required();
+  app.add_option("--map", options->map, "What is known: 'blocks.*=layers.*', names of modules or tensors")
+      ->take_all()
+      ->expected(1);
+  app.add_option("--write", options->write, "Write the map to this file, for `tenscope diff --map-file`");
+  return [options](const Output& output) -> int {
+    const RunDiff diff = diff_runs(options->a, options->b, {.map = options->map, .tolerance = {}, .on_progress = {}});
+    if (!options->write.empty()) write_map(diff, options->write);
+    if (output.json)
+      fmt::print("{}\n", as_json(diff));
+    else
+      print_table(diff, output);
+    return diff.compared == 0 ? kTrouble : kFine;
+  };
+}
+
+}  // namespace tenscope::cli
