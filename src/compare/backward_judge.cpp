@@ -66,6 +66,7 @@ int BackwardJudge::user_of_outputs(int id) const {
 void BackwardJudge::visit_grad_output(const Observation& o) {
   Frames& frames = state_.frames;
   const int id = frames.of(state_.call_of(o));
+  if (frames[id].is_idle) return;
   const int around = user_of_outputs(id);
   const Trust inputs = flowing_into(around);
   if (!o.is_on_both_sides()) {  // of an output that one run alone uses, say
@@ -88,6 +89,7 @@ void BackwardJudge::visit_grad_output(const Observation& o) {
 void BackwardJudge::visit_grad_input(const Observation& o) {
   Frames& frames = state_.frames;
   const int id = frames.of(state_.call_of(o));
+  if (frames[id].is_idle) return;
   Trust inputs = frames[id].has_backward ? frames[id].backward : flowing_into(id);
   inputs.add(frames[id].forward);
   inputs.add(state_.modules.of(frames[id].node));

@@ -137,10 +137,11 @@ void ForwardJudge::leave(int id) {
   const bool is_without_effect = frame.results > 0 && frame.affected == 0 &&
                                  frame.noise_of_results * thresholds::kWithoutEffect <= frame.smallest_pending;
   if (is_without_effect) {
-    for (const std::size_t origin : frame.pending)
-      if (const Observation& seen = state_.origins[origin].seen;
-          seen.is_on_both_sides() && !state_.item_of(seen).is_tensor())
-        idle_flags_.insert(flags_of(seen));
+    for (const std::size_t origin : frame.pending) {
+      const Observation& seen = state_.origins[origin].seen;
+      if (seen.is_on_both_sides() && !state_.item_of(seen).is_tensor()) idle_flags_.insert(flags_of(seen));
+      if (const auto made = made_by_.find(origin); made != made_by_.end()) state_.frames[made->second].is_idle = true;
+    }
     frame.forward.is_tainted = frame.forward.is_suspect = false;
     frame.pending.clear();
     state_.set_idle(state_.consequences() - frame.consequences_before);
@@ -237,6 +238,7 @@ void ForwardJudge::visit_output(const Observation& o) {
     const int around = state_.frames[id].parent;
     if (is_output && around != kProgram && state_.frames[around].is_entered) {
       wait_for_result(state_.origins.size() - 1, around, judged.relative);
+      made_by_[state_.origins.size() - 1] = id;
       state_.frames[id].forward.is_suspect = true;
       return;
     }

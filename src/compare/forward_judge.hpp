@@ -63,6 +63,7 @@ class ForwardJudge {
   std::vector<ChangedInput> changed_inputs_;
   std::unordered_map<Contents, std::size_t, ContentsHash> known_inputs_;  // origins, by what differs
   std::unordered_set<Contents, ContentsHash> same_masks_;                 // of different forms
+  std::unordered_map<std::size_t, int> made_by_;                          // frames, by the origin that their output is
   std::set<Flags> idle_flags_;                                            // of which nothing came in some call
 };
 

@@ -26,6 +26,7 @@ struct Frame {
   double arriving = 0;                       // the largest number of the gradients of its outputs
   std::int64_t input_on_one_side = -1;       // index into the observations
   std::vector<Fingerprint> inputs, outputs;  // in the first run
+  bool is_idle = false;                      // its outputs differ, and nothing comes of it
   bool is_entered = false;                   // its enter was recorded, and so its exit will be
   // Origins (by index) that an input of this call is; whether they have any effect is known when the call ends.
   std::vector<std::size_t> pending;
