@@ -29,8 +29,8 @@ class Matcher {
         b_(b),
         to_b_(a.nodes.size(), -1),
         to_a_(b.nodes.size(), -1),
-        parameters_a_(telling_parameters(a)),
-        parameters_b_(telling_parameters(b)) {}
+        owners_a_(owners(a)),
+        owners_b_(owners(b)) {}
 
   ModuleMatch match(const std::vector<std::string>& map) {
     match_roots();
@@ -343,26 +343,28 @@ class Matcher {
     if (around_a < 0 || around_b < 0 || to_b_[around_a] == around_b) pair(a, b);
   }
 
-  // The parameters of one are those of other modules in the other run: what has its name there is something else.
+  // The parameters of one are those of modules elsewhere in the other run: what has its name there is something else.
   bool has_moved(int a, int b) const {
-    const auto is_known = [](const std::vector<std::uint64_t>& parameters,
-                             const std::unordered_set<std::uint64_t>& known, const std::vector<std::uint64_t>& own) {
-      return std::any_of(parameters.begin(), parameters.end(), [&](std::uint64_t parameter) {
-        return known.contains(parameter) && std::find(own.begin(), own.end(), parameter) == own.end();
+    const auto is_elsewhere = [](const ModuleNode& module, const Owners& owners, const ModuleTree& tree, int around) {
+      return std::any_of(module.parameters.begin(), module.parameters.end(), [&](std::uint64_t parameter) {
+        const auto owner = owners.find(parameter);
+        return owner != owners.end() && !is_within(tree, owner->second, around);
       });
     };
-    const auto &x = a_.nodes[a].parameters, &y = b_.nodes[b].parameters;
-    return is_known(x, parameters_b_, y) || is_known(y, parameters_a_, x);
+    return is_elsewhere(a_.nodes[a], owners_b_, b_, b) || is_elsewhere(b_.nodes[b], owners_a_, a_, a);
   }
 
-  // Those whose numbers no other has.
-  static std::unordered_set<std::uint64_t> telling_parameters(const ModuleTree& tree) {
+  using Owners = std::unordered_map<std::uint64_t, int>;  // of parameters whose numbers no other has
+
+  static Owners owners(const ModuleTree& tree) {
+    Owners result;
     std::unordered_map<std::uint64_t, int> count;
-    for (const ModuleNode& node : tree.nodes)
-      for (const std::uint64_t parameter : node.parameters) ++count[parameter];
-    std::unordered_set<std::uint64_t> result;
-    for (const auto& [parameter, times] : count)
-      if (times == 1) result.insert(parameter);
+    for (std::size_t node = 0; node < tree.nodes.size(); ++node)
+      for (const std::uint64_t parameter : tree.nodes[node].parameters) {
+        ++count[parameter];
+        result[parameter] = static_cast<int>(node);
+      }
+    std::erase_if(result, [&](const auto& entry) { return count[entry.first] > 1; });
     return result;
   }
 
@@ -484,7 +486,7 @@ class Matcher {
   std::vector<std::pair<int, int>> forced_;
   std::unordered_set<int> visited_;
   mutable InsideCache inside_a_, inside_b_;
-  std::unordered_set<std::uint64_t> parameters_a_, parameters_b_;  // numbers that tell
+  Owners owners_a_, owners_b_;
   bool is_rough_ = false;
   std::vector<UnusedRule> unused_;
 };
