@@ -9,6 +9,7 @@ import itertools
 import os
 from pathlib import Path
 
+import pytest
 import tenscope
 import torch
 from hypothesis import HealthCheck, assume, given, note, settings
@@ -216,6 +217,17 @@ def test_a_rewrite_is_no_difference(tmp_path, data):
         found = tenscope.diff(first, second)
         note(f"{rewritten.model}\n{found}")
         assert found.verdict in ("equal", "noise")
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_another_module_under_a_name_that_became_free(tmp_path, side):
+    parts = [Node("embedding", "tokens", sizes=(VOCABULARY, WIDTH)), Node("linear", "fc"), Node("act", "act")]
+    parts += [Node("norm", "norm"), Node("linear", "head", sizes=(WIDTH, VOCABULARY))]
+    program = Program(keyed(Node("model", "", children=tuple(parts))), steps=2)
+    identity = Rewrite("identity", "norm" if side == "before" else "fc", ("act", side))
+    a, _ = record(tmp_path, "plain", Written(program))
+    b, _ = record(tmp_path, "rewritten", Written(program, (Rewrite("inline", "act"), identity)))
+    assert tenscope.diff(a, b).verdict == tenscope.diff(b, a).verdict == "noise"
 
 
 def check_place(found, mistake: Mistake, here: Written, there: Written) -> None:
