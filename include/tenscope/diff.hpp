@@ -137,7 +137,8 @@ struct DiffReason {
   int ended = -1;             // End: the run that ends, 0 or 1
   std::string exception;      // End: what it raised
   DiffDoubt doubt = DiffDoubt::None;
-  bool is_of_all = false;  // of a gradient or an update: those of all parameters begin to differ together
+  bool is_of_all = false;   // of a gradient or an update: those of all parameters begin to differ together
+  bool is_partial = false;  // one run did not record all that the other did
   // What of the blamed module was compared, and agrees.
   bool has_inputs = true, has_parameters = true, has_submodules = true;
   double noise_before = 0;  // the largest relative difference among what it depends on; all of it rounding noise

@@ -235,7 +235,7 @@ class LaneAligner {
       const auto found = in_b.find({*name, repetition});
       if (found == in_b.end()) continue;
       part(i, found->second);
-      join_values(i, found->second);
+      join_values(i, found->second, true);
       is_used = true;
     }
     return is_used;
@@ -247,16 +247,21 @@ class LaneAligner {
     if (pair_.to_a[j] != kAlone) pair_.to_b[static_cast<std::size_t>(pair_.to_a[j])] = kAlone;
   }
 
-  // Two values whose names say that they are the same; tensors may lie in another order.
-  void join_values(std::size_t i, std::size_t j) {
+  // Two values whose names say that they are the same; tensors of other shapes lie in another order, and those that a
+  // map names may.
+  void join_values(std::size_t i, std::size_t j, bool is_by_map = false) {
     join(i, j);
     const Item &x = a_[i], &y = b_[j];
-    if (content_ == nullptr || x.shape == y.shape || !x.is_tensor() || !y.is_tensor() || !x.has_bytes || !y.has_bytes)
-      return;
+    if (content_ == nullptr || !x.is_tensor() || !y.is_tensor() || !x.has_bytes || !y.has_bytes) return;
+    if (is_same_value(x, y) || (x.shape == y.shape && !is_by_map)) return;
     const TensorData data_a = content_->data(0, x), data_b = content_->data(1, y);
     AxisSizes sizes(data_a.view.shape.begin(), data_a.view.shape.end());
     sizes.insert(data_b.view.shape.begin(), data_b.view.shape.end());
-    if (const auto found = find_layout(data_a.view, data_b.view, sizes, 1e-3)) content_->keep(x, y, found->layout);
+    const auto found = find_layout(data_a.view, data_b.view, sizes, 1e-3);
+    constexpr double kAgrees = 0.03;  // beyond that the best of many layouts may be chance
+    if (!found || (x.shape == y.shape && found->error > kAgrees)) return;
+    content_->keep(x, y, found->layout);
+    if (x.io == Io::Param && found->error <= kAgrees) weight_errors_.push_back(found->error);
   }
 
   // Equal names, also where one run alone has modules: the n-th tensor of a name belongs to the n-th.
@@ -286,9 +291,11 @@ class LaneAligner {
         std::ranges::any_of(alignment_.module_to_b, [](int partner) { return partner >= 0; });
     if (has_modules(a_) && has_modules(b_) && are_modules_shared) return;
     const ContentMatch match = match_by_content(*pair_.a, *pair_.b, pair_.to_b, pair_.to_a, interner_, source);
-    if (match.pairs.empty()) return;
+    if (match.pairs.empty() && weight_errors_.empty()) return;
     pair_.is_by_content = true;
-    pair_.weight_error = match.weight_error;
+    if (match.weight_error > 0) weight_errors_.push_back(match.weight_error);
+    std::ranges::sort(weight_errors_);
+    pair_.weight_error = weight_errors_.empty() ? 0 : weight_errors_[weight_errors_.size() / 2];
     pair_.how_b.assign(b_.size(), ContentHow::Content);
     std::set<std::pair<TextId, TextId>> renamed;
     for (const ContentPair& one : match.pairs) {
@@ -313,6 +320,7 @@ class LaneAligner {
   const std::vector<Item>& a_;
   const std::vector<Item>& b_;
   const ContentSource* content_ = nullptr;
+  std::vector<double> weight_errors_;  // of parameters that were paired by names and lie in another order
   ArgumentNames arguments_a_, arguments_b_;
   std::unordered_map<int, TextId> scope_in_b_;
   LanePair pair_;

@@ -105,8 +105,7 @@ Findings find_origins(const Alignment& alignment, const Interner& interner, cons
     if (!options.allow_prefix)
       if (auto end = find_end(state)) state.origins.push_back(std::move(*end));
     std::erase_if(state.origins, [&](const Origin& origin) {
-      if (origin.is_pending && state.item_of(origin.seen).io == Io::Input)
-        findings.idle_inputs.push_back({lane, origin.seen});
+      if (origin.is_pending) findings.idle_inputs.push_back({lane, origin.seen});
       findings.idle += origin.is_pending ? 1 : 0;
       return origin.is_pending;
     });

@@ -41,7 +41,8 @@ LaneState::LaneState(const Alignment& the_alignment, std::size_t the_lane, const
       a(pair.a->items),
       b(pair.b->items),
       observations(list_observations(the_alignment, pair, the_interner)),
-      frames(the_alignment.tree_a, the_alignment.module_to_b),
+      // Where the other run has no modules, those of this one are all there is to tell where something happens.
+      frames(the_alignment.tree_a, the_alignment.tree_b.nodes.empty() ? std::vector<int>() : the_alignment.module_to_b),
       modules(the_alignment.tree_a),
       measures_(measures),
       noise_(noise),
@@ -241,6 +242,7 @@ Origin LaneState::make_origin(const Observation& o, std::string path, DiffReason
   const Item& item = item_of(o);
   if (inputs.is_unknown) reason.doubt = DiffDoubt::NotKept;
   reason.noise_before = inputs.noise;
+  reason.is_partial = pair.is_by_content;
   if (inputs.other_dtype >= 0)
     reason.other_dtype = text(item_of(observations[static_cast<std::size_t>(inputs.other_dtype)]).name);
   return {.lane = lane,

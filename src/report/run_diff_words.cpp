@@ -81,7 +81,7 @@ std::string while_the_rest_agrees(const DiffReason& reason, std::string_view own
   if (parts.empty()) return "; what it is computed from was not recorded";
   std::string text = ", while " + parts.front();
   for (std::size_t i = 1; i < parts.size(); ++i) text += (i + 1 < parts.size() ? ", " : " and ") + parts[i];
-  return text + " agree";
+  return text + (reason.is_partial ? " agree, as far as both runs have them" : " agree");
 }
 
 std::string draw_in_words(const DiffDistribution& distribution) {

@@ -1,0 +1,195 @@
+"""One model in two engines: torch modules, and NumPy under names, shapes and orders of its own. No map is given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tenscope
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+TENSCOPE = Path(sys.executable).with_name("tenscope")
+SIZE, HEADS, LAYERS, TOKENS, VOCABULARY = 32, 4, 3, 7, 50
+HEAD = SIZE // HEADS
+IDS = np.array([3, 14, 15, 9, 26, 5, 35])
+
+
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(SIZE))
+
+    def forward(self, x):
+        return x * (x.pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * self.weight
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(SIZE, SIZE, bias=False) for _ in range(4))
+
+    def forward(self, x):
+        q, k, v = (part(x).view(1, TOKENS, HEADS, HEAD).transpose(1, 2) for part in (self.q, self.k, self.v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o(y.transpose(1, 2).reshape(1, TOKENS, SIZE))
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.attention, self.norm2 = Norm(), Attention(), Norm()
+        self.up, self.down = nn.Linear(SIZE, 48, bias=False), nn.Linear(48, SIZE, bias=False)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(F.silu(self.up(self.norm2(x))))
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.layers = nn.Embedding(VOCABULARY, SIZE), nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.norm, self.head = Norm(), nn.Linear(SIZE, VOCABULARY, bias=False)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+def decoder():
+    torch.manual_seed(0)
+    model = Decoder().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.2 * torch.randn(SIZE))
+            elif ".q." in name or ".k." in name:
+                parameter.mul_(4)  # attention that is far from uniform
+    return model
+
+
+def record_torch(folder: Path) -> Path:
+    model = decoder()
+    with tenscope.init(folder, name="torch") as run, tenscope.trace(model, params=True, run=run), torch.no_grad():
+        model(torch.from_numpy(IDS)[None])
+    return folder / "torch"
+
+
+def norm(x, weight, epsilon=1e-6):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * weight
+
+
+def record_numpy(folder: Path, mistake: str = "", dtype=np.float32) -> Path:
+    """No batch axis, heads in front, weights as (in, out), names of its own, in another precision where asked for."""
+    weights = {name: p.detach().numpy().astype(dtype).astype(np.float32) for name, p in decoder().named_parameters()}
+    run = tenscope.init(folder, name=f"numpy{mistake}")
+    note = run.record
+
+    def weight(name, its):
+        value = weights[name]
+        note(its, value.T.copy() if value.ndim == 2 and "emb" not in its else value, io="param", phase="init")
+        return value
+
+    note("tok", IDS.astype(np.int32))
+    x = weight("embed.weight", "emb.w")[IDS]
+    note("emb", x)
+    for i in range(LAYERS):
+        at, layer = f"blk{'_'}{i}", f"layers.{i}."
+        epsilon = 1e-5 * 30 if mistake == "epsilon" and i == 1 else 1e-6
+        y = norm(x, weight(layer + "norm1.weight", f"{at}.n1.w"), epsilon)
+        note(f"{at}.n1", y)
+        parts = []
+        for part in "qkv":
+            w = weight(f"{layer}attention.{part}.weight", f"{at}.{part}.w")
+            parts.append((y @ w.T).reshape(TOKENS, HEADS, HEAD).transpose(1, 0, 2).copy())
+            note(f"{at}.{part}", parts[-1])
+        q, k, v = parts
+        scores = q @ k.transpose(0, 2, 1) * (1 if mistake == "scale" and i == 1 else HEAD**-0.5)
+        scores = np.where(np.tril(np.ones((TOKENS, TOKENS), bool)), scores, -np.inf)
+        scores = np.exp(scores - scores.max(-1, keepdims=True))
+        context = (scores / scores.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(TOKENS, SIZE)
+        note(f"{at}.ctx", context.astype(np.float32))
+        o = weight(f"{layer}attention.o.weight", f"{at}.o.w")
+        y = context.astype(np.float32) @ (o if mistake == "transposed" and i == 2 else o.T)
+        note(f"{at}.o", y)
+        x = x + y
+        note(f"{at}.mid", x)
+        y = norm(x, weight(layer + "norm2.weight", f"{at}.n2.w"))
+        note(f"{at}.n2", y)
+        up = y @ weight(layer + "up.weight", f"{at}.up.w").T
+        note(f"{at}.up", up)
+        x = x + (up / (1 + np.exp(-up))) @ weight(layer + "down.weight", f"{at}.down.w").T
+        note(f"{at}.out", x)
+    x = norm(x, weight("norm.weight", "n.w"))
+    note("n", x)
+    note("logits", x @ weight("head.weight", "head.w").T)
+    run.close()
+    return folder / f"numpy{mistake}"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_clean_port_is_silent(tmp_path, dtype, swapped):
+    runs = record_torch(tmp_path), record_numpy(tmp_path, dtype=dtype)
+    diff = tenscope.diff(*(reversed(runs) if swapped else runs))
+    assert not diff, str(diff)
+    pairs = {(pair["b"], pair["a"]) if swapped else (pair["a"], pair["b"]) for pair in diff.json["content_pairs"]}
+    true = {("head.output", "logits"), ("embed.output", "emb"), ("norm.output", "n"), ("input.0", "tok")}
+    for i in range(LAYERS):
+        true |= {(f"layers.{i}.attention.{part}.output", f"blk_{i}.{part}") for part in "qkv"}
+        true |= {(f"layers.{i}.attention.{part}.weight", f"blk_{i}.{part}.w") for part in "qkvo"}
+        true |= {(f"layers.{i}.norm1.output", f"blk_{i}.n1"), (f"layers.{i}.attention.o.input.0", f"blk_{i}.ctx")}
+        true |= {(f"layers.{i}.up.output", f"blk_{i}.up"), (f"layers.{i}.output", f"blk_{i}.out")}
+    if not swapped:
+        assert true <= pairs
+    names = dict(pairs) if not swapped else {}
+    assert all(names[a] == b for a, b in true if a in names)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "modules"),
+    [("epsilon", ["layers.1.norm1"]), ("scale", ["layers.1.attention"]), ("transposed", ["layers.2.attention.o"])],
+)
+def test_a_mistake_is_named_in_the_reference_s_names(tmp_path, mistake, modules):
+    diff = tenscope.diff(record_torch(tmp_path), record_numpy(tmp_path, mistake))
+    assert diff.first_divergence is not None and diff.first_divergence.module in modules, str(diff)
+
+
+def test_the_map_is_shown_and_can_be_given_again(tmp_path):
+    torch_run, numpy_run = record_torch(tmp_path), record_numpy(tmp_path)
+    written = tmp_path / "engine.map"
+    words = [TENSCOPE, "map", torch_run, numpy_run, "--write", written]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "layers.0.attention.q.output" in shown and "blk_0.q " in shown and "permuted" in shown
+    rules = written.read_text().splitlines()
+    assert "head.output=logits" in rules
+    again = subprocess.run(
+        [TENSCOPE, "diff", torch_run, numpy_run, "--map-file", written], capture_output=True, text=True
+    )
+    assert again.returncode == 0, again.stdout
+    wrong = subprocess.run([TENSCOPE, "diff", torch_run, numpy_run, "--map", "haed.output=logits"], capture_output=True)
+    assert wrong.returncode == 2
+
+
+def test_equal_names_pair_where_one_run_alone_has_modules(tmp_path):
+    model = decoder()
+    values = {}
+    hook = model.head.register_forward_hook(lambda module, inputs, output: values.update(logits=output))
+    torch_run = record_torch(tmp_path)
+    with torch.no_grad():
+        model(torch.from_numpy(IDS)[None])
+    hook.remove()
+    with tenscope.init(tmp_path, name="plain") as run:
+        run.record("head.output", values["logits"][0] * 2)  # without the batch axis
+    diff = tenscope.diff(torch_run, tmp_path / "plain")
+    assert (diff.first_divergence.module, diff.first_divergence.name) == ("head", "head.output")
+    assert diff.first_divergence.metrics.relation == "b = 2 a"
