@@ -34,6 +34,7 @@ constexpr std::array<double, 6> kLevels = {1e-6, 1e-5, 1e-4, 1e-3, 4e-3, 1.5e-2}
 constexpr double kSameContent = 1e-9;
 constexpr std::int64_t kFewestElements = 16;  // of what is paired by its order or its parts
 constexpr std::size_t kMostInGap = 400;
+constexpr std::size_t kMostWholes = 256, kMostParts = 64;  // that one slice, or one joined tensor, is tried with
 
 using Shape = std::vector<std::int64_t>;
 
@@ -197,11 +198,8 @@ class Matcher {
       for (std::size_t i = 0; i < a_.groups.size(); ++i) {
         if (!is_free(a_, i) || !wanted(a_.groups[i])) continue;
         const Content& a = a_.groups[i].first();
-        auto candidate = std::ranges::lower_bound(by_norm, std::pair{a.l2 * (1 - 2 * level), std::size_t{0}});
-        for (; candidate != by_norm.end() && candidate->first <= a.l2 * (1 + 2 * level); ++candidate) {
-          const std::size_t j = candidate->second;
+        for (const std::size_t j : candidates(a, by_norm, level)) {
           const Content& b = b_.groups[j].first();
-          if (!may_be_same(a, b, level)) continue;
           const auto [place, is_new] = known.try_emplace({i, j}, FoundLayout{{}, kNever});
           if (is_new)
             if (auto one = layout(a, b, a.is_integer ? 0 : limit)) place->second = std::move(*one);
@@ -212,6 +210,26 @@ class Matcher {
       for (const Found& one : found)
         if (is_free(a_, one.a) && is_free(b_, one.b)) pair(one.a, one.b, known.at({one.a, one.b}), ContentHow::Content);
     }
+  }
+
+  // Groups of b whose statistics agree with a's, the nearest first. Where very many have the same norm at this level,
+  // statistics do not tell them apart, and none is tried.
+  std::vector<std::size_t> candidates(const Content& a, const std::vector<std::pair<double, std::size_t>>& by_norm,
+                                      double level) const {
+    constexpr std::ptrdiff_t kMostOfOneNorm = 4096;
+    constexpr std::size_t kMostTried = 8;
+    const auto begin = std::ranges::lower_bound(by_norm, std::pair{a.l2 * (1 - 2 * level), std::size_t{0}});
+    const auto end =
+        std::ranges::upper_bound(begin, by_norm.end(), std::pair{a.l2 * (1 + 2 * level), b_.groups.size()});
+    if (end - begin > kMostOfOneNorm) return {};
+    std::vector<std::pair<double, std::size_t>> near;
+    for (auto one = begin; one != end; ++one)
+      if (const Content& b = b_.groups[one->second].first(); may_be_same(a, b, level))
+        near.emplace_back(distance(a, b), one->second);
+    std::ranges::sort(near);
+    std::vector<std::size_t> groups;
+    for (std::size_t k = 0; k < std::min(near.size(), kMostTried); ++k) groups.push_back(near[k].second);
+    return groups;
   }
 
   // A tie is left alone, unless rules say which is which.
@@ -323,18 +341,32 @@ class Matcher {
 
   // ---- by parts
 
+  // Free groups of a by their shape without its first or its last axis.
+  std::map<Shape, std::vector<std::size_t>> by_part_of_shape(bool is_without_first) const {
+    std::map<Shape, std::vector<std::size_t>> groups;
+    for (std::size_t i = 0; i < a_.groups.size(); ++i) {
+      const Content& a = a_.groups[i].first();
+      if (!is_free(a_, i) || a.is_integer || a.shape.empty()) continue;
+      Shape rest = a.shape;
+      rest.erase(is_without_first ? rest.begin() : rest.end() - 1);
+      groups[std::move(rest)].push_back(i);
+    }
+    return groups;
+  }
+
   // b is one slice along the first axis of a: the last token's row, say.
   void match_slices() {
+    const std::map<Shape, std::vector<std::size_t>> wholes = by_part_of_shape(true);
     for (std::size_t j = 0; j < b_.groups.size(); ++j) {
       const Content& b = b_.groups[j].first();
       if (!is_free(b_, j) || b.is_integer || b.count < kFewestElements) continue;
-      for (std::size_t i = 0; i < a_.groups.size(); ++i) {
+      const auto found = wholes.find(b.shape);
+      if (found == wholes.end() || found->second.size() > kMostWholes) continue;
+      for (const std::size_t i : found->second) {
         const Content& a = a_.groups[i].first();
-        const bool fits = !a.is_integer && a.shape.size() == b.shape.size() + 1 &&
-                          std::equal(b.shape.begin(), b.shape.end(), a.shape.begin() + 1) && a.l2 >= b.l2 * 0.95;
-        if (!fits || partners_.contains(i)) continue;
-        if (auto found = best_slice(a, b)) {
-          pair(i, j, std::move(*found), ContentHow::Part);
+        if (a_.is_taken[i] || a.l2 < b.l2 * 0.95) continue;
+        if (auto slice = best_slice(a, b)) {
+          pair(i, j, std::move(*slice), ContentHow::Part);
           break;
         }
       }
@@ -362,15 +394,17 @@ class Matcher {
 
   // b is two or three of a's tensors, joined along the last axis: q, k and v in one. Sums and squares add up.
   void match_joined() {
+    const std::map<Shape, std::vector<std::size_t>> alike = by_part_of_shape(false);
     for (std::size_t j = 0; j < b_.groups.size(); ++j) {
       const Content& b = b_.groups[j].first();
       if (!is_free(b_, j) || b.is_integer || b.shape.empty() || b.count < kFewestElements) continue;
+      const auto found = alike.find(Shape(b.shape.begin(), b.shape.end() - 1));
+      if (found == alike.end()) continue;
       std::vector<std::size_t> parts;
-      for (std::size_t i = 0; i < a_.groups.size() && parts.size() < 64; ++i) {
+      for (const std::size_t i : found->second) {
         const Content& a = a_.groups[i].first();
-        if (is_free(a_, i) && !a.is_integer && a.count < b.count && a.shape.size() == b.shape.size() &&
-            std::equal(a.shape.begin(), a.shape.end() - 1, b.shape.begin()) && a.l2 <= b.l2 * 1.01)
-          parts.push_back(i);
+        if (!a_.is_taken[i] && a.shape.back() < b.shape.back() && a.l2 <= b.l2 * 1.01) parts.push_back(i);
+        if (parts.size() == kMostParts) break;
       }
       if (join_parts(parts, j, {}, b.shape.back(), b.l2 * b.l2, b.sum)) b_.is_taken[j] = true;
     }

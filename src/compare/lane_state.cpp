@@ -174,7 +174,7 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
   const DType dtype = judged_dtype(x, y, inputs.noise > 0);
   const bool is_update = stage == Stage::Optimizer && x.phase == Phase::Optimizer && x.io == Io::Param;
   const bool is_noise = pair.is_by_content && x.is_tensor() && !is_exact(dtype) && !noise_.has_own_tolerance()
-                            ? is_noise_of_engines(error, x)
+                            ? is_noise_of_engines(error, x, y)
                             : noise_.is_noise(error, dtype, inputs, stage, floor);
   if (!is_noise || (is_update && !noise_.has_own_tolerance() && is_wrong_update(o)))
     return beyond_noise(error.relative());
@@ -189,10 +189,11 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
 }
 
 // Every tensor of another engine is off by some roundings of its own, and these add up.
-bool LaneState::is_noise_of_engines(const PairError& error, const Item& x) {
+bool LaneState::is_noise_of_engines(const PairError& error, const Item& x, const Item& y) {
   using namespace thresholds;
   if (!error.is_comparable || error.has_other_finite) return false;
-  const double allowed = std::max(kEngineNoise, 2 * pair.weight_error);
+  const double roundoff = std::max(unit_roundoff(dtype_of(x)), unit_roundoff(dtype_of(y)));
+  const double allowed = std::max({kEngineNoise, 2 * pair.weight_error, roundoff});
   if (x.io == Io::Param) return error.rel_l2 <= kEngineGrowth * allowed;
   const double cosine = std::abs(error.correlation);
   const double deviations = cosine * std::sqrt(static_cast<double>(error.count));

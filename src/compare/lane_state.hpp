@@ -122,7 +122,7 @@ class LaneState {
  private:
   void find_lone_parameters();
   Judged judge_pair(const Observation& o, const Trust& inputs, Stage stage, double floor);
-  bool is_noise_of_engines(const PairError& error, const Item& x);
+  bool is_noise_of_engines(const PairError& error, const Item& x, const Item& y);
   bool is_wrong_update(const Observation& after) const;
   void note_bit_difference(const Observation& o);
   void note_dtype_change(const Observation& o);
