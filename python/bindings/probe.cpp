@@ -17,7 +17,7 @@ using tenscope::python::Ref;
 
 nb::object fingerprint(nb::handle object) {
   BorrowedTensor borrowed;
-  if (borrowed.borrow(object.ptr()) != Borrowed::Ok) return nb::none();
+  if (borrowed.borrow_or_stand_in(object.ptr()) != Borrowed::Ok) return nb::none();
   const tenscope::Fingerprint print = tenscope::kernels::fingerprint(borrowed.view);
   char bytes[16];
   std::memcpy(bytes, &print.low, 8);
@@ -29,7 +29,7 @@ nb::object fingerprint(nb::handle object) {
 nb::object sample(nb::handle object) {
   constexpr std::int64_t kElements = 16;
   BorrowedTensor borrowed;
-  if (borrowed.borrow(object.ptr()) != Borrowed::Ok) return nb::none();
+  if (borrowed.borrow_or_stand_in(object.ptr()) != Borrowed::Ok) return nb::none();
   const tenscope::kernels::ElementReader reader(borrowed.view);
   std::uint64_t hash = 0;
   for (std::int64_t i = 0; i < std::min(kElements, reader.count()); ++i) {

@@ -157,9 +157,17 @@ class Walk {
     put_integer(checked(PyNumber_Index(object)).get());
   }
 
-  // A tensor that has no plain bytes (sparse, quantised, nested, a wrapper) is recorded by the parts that
-  // tenscope.recording.parts names.
+  // A tensor that has no plain bytes (sparse, quantised, nested, a wrapper) is recorded by what stands in for it, or
+  // by the parts that tenscope.recording.parts names.
   void visit_parts(PyObject* object, const std::string& reason) {
+    if (const StandIn inner = stand_in(object); inner.tensor && inner.tensor.get() != object) {
+      const std::string_view meta = info_.meta;
+      const std::string marked = inner.members.empty() ? std::string(meta) : with_members(meta, inner.members);
+      info_.meta = marked;
+      visit(inner.tensor.get());
+      info_.meta = meta;
+      return;
+    }
     const Ref module = checked(PyImport_ImportModule("tenscope.recording.parts"));
     const Ref parts = checked(PyObject_CallMethod(module.get(), "parts", "O", object));
     if (PyDict_Check(parts.get()) && PyDict_GET_SIZE(parts.get()) > 0) {

@@ -289,6 +289,20 @@ bool is_numpy_scalar(PyObject* object) noexcept {
   return numpy && is_instance(object, numpy->scalar);
 }
 
+StandIn stand_in(PyObject* object) noexcept {
+  StandIn result;
+  if (const Torch* torch = Torch::get(); !torch || !is_instance(object, torch->tensor)) return result;
+  const ErrorKeeper keeper;
+  const Ref module = Ref::steal(PyImport_ImportModule("tenscope.recording.parts"));
+  const Ref pair = Ref::steal(module ? PyObject_CallMethod(module.get(), "stand_in", "O", object) : nullptr);
+  drop_error();
+  if (pair && PyTuple_Check(pair.get()) && PyTuple_GET_SIZE(pair.get()) == 2) {
+    result.tensor = Ref::share(PyTuple_GET_ITEM(pair.get(), 0));
+    result.members = as_text(PyTuple_GET_ITEM(pair.get(), 1));
+  }
+  return result;
+}
+
 BorrowedTensor::~BorrowedTensor() { release(); }
 
 void BorrowedTensor::release() noexcept {
@@ -311,6 +325,20 @@ Borrowed BorrowedTensor::borrow(PyObject* object) noexcept {
     return Borrowed::Unsupported;
   }
   return Borrowed::NotATensor;
+}
+
+Borrowed BorrowedTensor::borrow_or_stand_in(PyObject* object) noexcept {
+  constexpr int kMaxWrappers = 8;  // around one tensor
+  Ref current = Ref::share(object);
+  Borrowed result = borrow(object);
+  for (int i = 0; i < kMaxWrappers && result == Borrowed::Unsupported; ++i) {
+    StandIn inner = stand_in(current.get());
+    if (!inner.tensor) break;
+    current = std::move(inner.tensor);
+    result = borrow(current.get());
+  }
+  stand_in_ = std::move(current);
+  return result;
 }
 
 Borrowed BorrowedTensor::unsupported(std::string why) {

@@ -29,6 +29,8 @@ class BorrowedTensor {
 
   // May be called again to borrow another object. Needs the GIL; never leaves a Python error set.
   Borrowed borrow(PyObject* object) noexcept;
+  // The same; where it has no storage, what stands in for it. Runs Python for such a tensor.
+  Borrowed borrow_or_stand_in(PyObject* object) noexcept;
 
   TensorView view;
   std::string reason;
@@ -49,10 +51,19 @@ class BorrowedTensor {
   std::int64_t shape_[kMaxRank];
   std::int64_t strides_[kMaxRank];
   std::string device_;
+  Ref stand_in_;
 };
 
 // True for torch.Tensor (and subclasses), numpy.ndarray and NumPy scalars; cheap, cached by type.
 bool is_tensor_like(PyObject* object) noexcept;
 bool is_numpy_scalar(PyObject* object) noexcept;
+
+// The tensor that a wrapper without storage is known by under its own name: a DTensor's local part, the result of a
+// collective that the program started (waited for). Null where there is none. Runs Python; leaves no error set.
+struct StandIn {
+  Ref tensor;
+  std::string members;  // of the event's meta, as JSON: what part it is
+};
+StandIn stand_in(PyObject* object) noexcept;
 
 }  // namespace tenscope::python

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import torch
 
+from tenscope.recording.parts import is_dtensor
+
 MAX_NODES = 20_000  # of one module call; beyond it grad_input is left out
 
 next_sequence_nr = torch._C._autograd._get_sequence_nr
@@ -78,13 +80,20 @@ class Contribution:
     def finish(self) -> None:
         parts, self.parts = self.parts, []
         self.arrived = 0
-        if not parts:
+        if not parts or not _are_alike(parts):
             return
         total = parts[0]
         with torch.no_grad():
             for part in parts[1:]:
                 total = total + part
         self.tell(total)
+
+
+def _are_alike(parts: list[torch.Tensor]) -> bool:
+    """Can they be added without a collective? DTensors of other placements are redistributed first."""
+    if not any(is_dtensor(part) for part in parts):
+        return True
+    return all(is_dtensor(part) and part._spec.placements == parts[0]._spec.placements for part in parts)
 
 
 class _Departure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,39 @@ def _unseen():
     """No __torch_function__ of the user's modes or subclasses is called within."""
     with sys.modules["torch"]._C.DisableTorchFunction():
         yield
+
+
+def stand_in(tensor: Any) -> tuple[Any, str] | None:
+    """The tensor that a wrapper is known by under its own name, and members for the event's meta that say what it is.
+
+    Of a DTensor its local part; of a collective that the program has started, its result, which is waited for. Nothing
+    else is waited for and no collective is started.
+    """
+    collectives = sys.modules.get("torch.distributed._functional_collectives")
+    waiting = getattr(collectives, "AsyncCollectiveTensor", None)
+    if waiting is not None and isinstance(tensor, waiting):
+        with _unseen(), sys.modules["torch"].no_grad():
+            return tensor.trigger_wait(), ""
+    if is_dtensor(tensor):
+        return tensor._local_tensor, f'"dtensor":{json.dumps(placement_of(tensor))}'
+    return None
+
+
+def is_dtensor(tensor: Any) -> bool:
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, getattr(module, "DTensor", ()))
+
+
+def placement_of(tensor: Any) -> dict[str, Any]:
+    """Which part of the whole this rank's part of a DTensor is."""
+    spec = tensor._spec
+    coordinate = spec.mesh.get_coordinate()
+    return {
+        "mesh": list(spec.mesh.shape),
+        "placements": [str(placement) for placement in spec.placements],
+        "coordinate": None if coordinate is None else list(coordinate),
+        "shape": list(spec.shape),
+    }
 
 
 def parts(tensor: Any) -> dict[str, Any]:
@@ -50,7 +84,7 @@ def _torch_parts(torch: Any, tensor: Any) -> dict[str, Any]:
         return named | {"shape": tuple(tensor.shape)}
     if layout == "_mkldnn":
         return {"dense": tensor.detach().to_dense()}
-    if hasattr(tensor, "__tensor_flatten__"):  # wrapper subclasses, DTensor
+    if hasattr(tensor, "__tensor_flatten__"):  # wrapper subclasses
         names, _ = tensor.__tensor_flatten__()
         return {name.lstrip("_"): getattr(tensor, name) for name in names}
     return {}

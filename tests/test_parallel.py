@@ -1,0 +1,126 @@
+"""Two gloo processes under `tenscope run`: sharded, tensor parallel and pipelined models against themselves."""
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import tenscope
+
+torch = pytest.importorskip("torch")
+
+TENSCOPE = Path(sys.executable).parent / "tenscope"
+
+HEAD = """
+import sys
+import torch, torch.distributed as dist
+from torch import nn
+
+torch.manual_seed(0)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+
+class Block(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(size), nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+    def forward(self, x):
+        return x + self.down(self.up(self.norm(x)).relu())
+
+class Model(nn.Module):
+    def __init__(self, size=16):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(size) for _ in range(2))
+        self.head = nn.Linear(size, 5)
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+def batch(step, shape, mine=False):
+    random = torch.Generator().manual_seed(2 * step + (rank if mine else 0))
+    x = torch.randn(*shape, generator=random)
+    return x, torch.randint(5, (x.numel() // x.shape[-1],), generator=random)
+
+def train(model, shape=(4, 16), mine=False, steps=2, before_step=lambda model: None):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(steps):
+        optimizer.zero_grad()
+        x, y = batch(step, shape, mine)
+        nn.functional.cross_entropy(model(x).reshape(-1, 5), y).backward()
+        before_step(model)
+        optimizer.step()
+"""
+
+
+def run_ranks(folder, script, *names):
+    """Runs the script as two ranks for each name, recorded under it; all at once. Returns the runs."""
+    path = folder / "script.py"
+    path.write_text(HEAD + textwrap.dedent(script))
+    started = []
+    for name in names:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        for rank in range(2):
+            env = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            words = [sys.executable, "-m", "tenscope.run", "--out", folder / "runs", "--name", name, path]
+            env = {**os.environ, **env, "OMP_NUM_THREADS": "1"}
+            started.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env))
+    errors = [process.communicate(timeout=150)[1] for process in started]
+    assert not any(process.returncode for process in started), "\n".join(errors)
+    return [tenscope.open(folder / "runs" / name) for name in names]
+
+
+def say(*words):
+    done = subprocess.run([TENSCOPE, *words], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+FSDP = """
+from torch.distributed.fsdp import fully_shard
+
+model = Model()
+for block in model.blocks:
+    fully_shard(block, mesh=mesh)
+fully_shard(model, mesh=mesh)
+train(model, mine=True)
+"""
+
+
+def test_fully_sharded(tmp_path):
+    one, two = run_ranks(tmp_path, FSDP, "one", "two")
+    assert tenscope.diff(one, two).verdict == "equal"
+    part = one.rank(1).find("blocks.0.up.weight")[0]
+    assert one.rank(1)["blocks.0.up.weight", 0].shape == (32, 16)
+    assert part.meta["dtensor"] == {"mesh": [2], "placements": ["S(0)"], "coordinate": [1], "shape": [64, 16]}
+
+
+SEQUENCE_PARALLEL = """
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module
+)
+
+model = Model(64)
+for block in model.blocks:
+    plan = {"norm": SequenceParallel(), "up": ColwiseParallel(input_layouts=Shard(1))}
+    parallelize_module(block, mesh, plan | {"down": RowwiseParallel(output_layouts=Shard(1))})
+split = PrepareModuleInput(
+    input_layouts=(Replicate(),), desired_input_layouts=(Shard(1),), use_local_output=True
+)
+head = ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())
+parallelize_module(model, mesh, {"blocks.0": split, "head": head})
+train(model, (8, 32, 64))
+"""
+
+
+def test_what_a_collective_is_still_making_is_waited_for(tmp_path):
+    one, two = run_ranks(tmp_path, SEQUENCE_PARALLEL, "one", "two")
+    assert not [name for name in one.names() if "elem" in name or "local_tensor" in name]
+    assert tenscope.diff(one, two).verdict == "equal", str(tenscope.diff(one, two))
+    assert one.rank(0)["blocks.1.up.grad_input.0", 0].shape == (8, 16, 64), "a part of the sequence"
