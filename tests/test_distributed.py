@@ -115,6 +115,28 @@ def test_ddp_ranks_record_for_themselves_and_the_step_where_they_part_is_named(t
     assert json.loads(done.stdout)
 
 
+def test_traced_gradients_count_as_the_optimizer_is_given_them(tmp_path):
+    run_ranks(
+        tmp_path,
+        """
+        model = Model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with tenscope.init(folder + "/runs"), tenscope.trace(model, param_grads=True, params=True):
+            for step in range(2):
+                optimizer.zero_grad()
+                model(torch.full((2, 4), 1.0 + step + rank)).sum().backward()
+                for p in model.parameters():
+                    dist.all_reduce(p.grad)
+                optimizer.step()
+        """,
+    )
+    run = tenscope.open(tmp_path / "runs")
+    phases = [event.phase for event in run.rank(0).find("head.weight.grad", step=1)]
+    assert phases == ["backward", "optimizer"]
+    done = subprocess.run([TENSCOPE, "diff", run.path, "--ranks"], capture_output=True, text=True)
+    assert done.returncode == 0 and "in step" in done.stdout, done.stdout + done.stderr
+
+
 def test_gathering(tmp_path):
     h5py = pytest.importorskip("h5py")
     run_ranks(

@@ -58,7 +58,7 @@ def train(model, shape=(4, 16), mine=False, steps=2, before_step=lambda model: N
 
 
 def run_ranks(folder, script, *names):
-    """Runs the script as two ranks for each name, recorded under it; all at once. Returns the runs."""
+    """Runs the script as two ranks for each name (its first argument), recorded under it; all at once."""
     path = folder / "script.py"
     path.write_text(HEAD + textwrap.dedent(script))
     started = []
@@ -68,9 +68,9 @@ def run_ranks(folder, script, *names):
             port = s.getsockname()[1]
         for rank in range(2):
             env = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            words = [sys.executable, "-m", "tenscope.run", "--out", folder / "runs", "--name", name, path]
+            command = [sys.executable, "-m", "tenscope.run", "--out", folder / "runs", "--name", name, path, name]
             env = {**os.environ, **env, "OMP_NUM_THREADS": "1"}
-            started.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env))
+            started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env))
     errors = [process.communicate(timeout=150)[1] for process in started]
     assert not any(process.returncode for process in started), "\n".join(errors)
     return [tenscope.open(folder / "runs" / name) for name in names]
@@ -98,6 +98,9 @@ def test_fully_sharded(tmp_path):
     part = one.rank(1).find("blocks.0.up.weight")[0]
     assert one.rank(1)["blocks.0.up.weight", 0].shape == (32, 16)
     assert part.meta["dtensor"] == {"mesh": [2], "placements": ["S(0)"], "coordinate": [1], "shape": [64, 16]}
+    for words in (["diff", one.path, "--ranks"], ["check", one.path]):
+        code, text = say(*words)
+        assert code == 0, text
 
 
 SEQUENCE_PARALLEL = """
@@ -124,3 +127,40 @@ def test_what_a_collective_is_still_making_is_waited_for(tmp_path):
     assert not [name for name in one.names() if "elem" in name or "local_tensor" in name]
     assert tenscope.diff(one, two).verdict == "equal", str(tenscope.diff(one, two))
     assert one.rank(0)["blocks.1.up.grad_input.0", 0].shape == (8, 16, 64), "a part of the sequence"
+
+
+def test_shards_are_not_compared_and_replicas_are(tmp_path):
+    script = SEQUENCE_PARALLEL.replace(
+        "train(",
+        """
+import tenscope
+assert not tenscope.check_sync(model)
+assert "blocks.0.up.weight" in str(tenscope.check_sync(model)), str(tenscope.check_sync(model))
+assert "blocks.0.norm.weight" not in tenscope.check_sync(model).not_compared
+if sys.argv[1] == "wrong":
+    with torch.no_grad():
+        model.blocks[0].norm.weight._local_tensor[3] += rank
+    assert [entry.name for entry in tenscope.check_sync(model)] == ["blocks.0.norm.weight"]
+train(""",
+    )
+    good, wrong = run_ranks(tmp_path, script, "good", "wrong")
+    code, text = say("diff", good.path, "--ranks")
+    assert code == 0 and "in step" in text and "not compared, shards" in text, text
+    assert say("check", good.path)[0] == 0, say("check", good.path)[1]
+    code, text = say("diff", wrong.path, "--ranks")
+    assert code == 1 and text.startswith("the ranks part at step 0: blocks.0.norm.weight on rank 1"), text
+
+
+def test_gradients_averaged_by_hand(tmp_path):
+    script = """
+        def average(model):
+            for p in model.parameters() if sys.argv[1] == "good" else ():
+                dist.all_reduce(p.grad)
+                p.grad /= 2
+        train(Model(), mine=True, before_step=average)
+        """
+    good, wrong = run_ranks(tmp_path, script, "good", "wrong")
+    code, text = say("diff", good.path, "--ranks")
+    assert code == 0 and "in step" in text, text
+    code, text = say("diff", wrong.path, "--ranks")
+    assert code == 1 and ".grad" in text, text

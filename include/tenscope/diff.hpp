@@ -286,9 +286,14 @@ RunDiff diff_runs(const std::filesystem::path& a, const std::filesystem::path& b
 // Parameters, buffers and gradients of one run that should be equal across its ranks and are not.
 struct RankDifference {
   DiffPlace place;         // the first event at which the ranks part
-  std::vector<int> ranks;  // those that differ from the lowest rank
+  std::vector<int> ranks;  // those that differ from the lowest rank that has it
   double rel_max = 0;      // of the first of them
 };
-std::vector<RankDifference> diff_ranks(const std::filesystem::path& run);
+// How much of it there was to compare.
+struct RankCoverage {
+  std::size_t compared = 0;               // tensors that several ranks have alike
+  std::vector<std::string> not_compared;  // names of shards and of stages of a pipeline that one rank alone has
+};
+std::vector<RankDifference> diff_ranks(const std::filesystem::path& run, RankCoverage* coverage = nullptr);
 
 }  // namespace tenscope

@@ -68,11 +68,17 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
 }
 
 int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Output& output) {
-  const std::vector<RankDifference> differences = diff_ranks(run);
+  RankCoverage coverage;
+  const std::vector<RankDifference> differences = diff_ranks(run, &coverage);
+  const std::size_t parts = coverage.not_compared.size();
+  const bool has_any = coverage.compared > 0 || parts > 0;
   if (output.json) {
     std::string text;
     JsonWriter json(text);
-    json.begin_object().key("equal").boolean(differences.empty()).key("differences").begin_array();
+    json.begin_object().key("equal").boolean(has_any && differences.empty()).key("compared");
+    json.number(static_cast<std::int64_t>(coverage.compared)).key("not_compared").begin_array();
+    for (const std::string& name : coverage.not_compared) json.text(name);
+    json.end_array().key("differences").begin_array();
     for (const RankDifference& one : differences) {
       json.begin_object()
           .key("name")
@@ -87,6 +93,8 @@ int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Ou
     }
     json.end_array().end_object();
     fmt::print("{}\n", text);
+  } else if (coverage.compared == 0) {
+    fmt::print("nothing was compared: no two ranks have the same parameter, buffer or gradient\n");
   } else if (differences.empty()) {
     fmt::print("the ranks are in step: parameters, buffers and gradients agree bit for bit\n");
   } else {
@@ -97,6 +105,11 @@ int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Ou
                  differences[i].place.step, differences[i].rel_max);
     if (differences.size() > options.top) fmt::print("  ... {} more\n", differences.size() - options.top);
   }
+  if (!output.json && parts > 0)
+    fmt::print("{} not compared, shards or pipeline stages that one rank alone has: {}{}\n",
+               parts == 1 ? "1 tensor" : fmt::format("{} tensors", parts), coverage.not_compared[0],
+               parts > 1 ? ", ..." : "");
+  if (!has_any) return kTrouble;
   return differences.empty() ? kFine : kDifferent;
 }
 

@@ -71,6 +71,28 @@ std::string arguments_in(const std::string& meta) {
   return simdjson::minify(arguments);
 }
 
+// Which part of a DTensor this is: its coordinate along each axis of the mesh along which it is not replicated.
+std::string part_in(const std::string& meta) {
+  if (meta.find("\"dtensor\"") == std::string::npos) return {};
+  simdjson::dom::parser parser;
+  simdjson::dom::object dtensor;
+  simdjson::dom::array placements, coordinate;
+  if (parser.parse(meta)["dtensor"].get(dtensor) != simdjson::SUCCESS ||
+      dtensor["placements"].get(placements) != simdjson::SUCCESS ||
+      dtensor["coordinate"].get(coordinate) != simdjson::SUCCESS || placements.size() != coordinate.size())
+    return {};
+  std::string part;
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    std::string_view placement;
+    std::int64_t position = 0;
+    if (placements.at(i).get(placement) != simdjson::SUCCESS || placement == "R") continue;
+    if (coordinate.at(i).get(position) != simdjson::SUCCESS) continue;
+    if (!part.empty()) part += ' ';
+    part.append(placement).append("@").append(std::to_string(position));
+  }
+  return part;
+}
+
 Item make_item(const Event& event, EventId id, Interner& interner) {
   Item item;
   item.event = id;
@@ -89,6 +111,7 @@ Item make_item(const Event& event, EventId id, Interner& interner) {
   item.call = event.call;
   item.thread = event.thread;
   set_value(item, event.value, interner);
+  if (item.is_tensor()) item.part = interner.text(part_in(event.meta));
   if (event.kind == EventKind::Note && item.text == 0) item.text = interner.text(event.meta);
   if (event.kind == EventKind::Enter) item.text = interner.text(arguments_in(event.meta));
   if (event.kind == EventKind::Exit) item.text = interner.text(raised_by(event.meta));
@@ -161,7 +184,7 @@ void translate(Timeline& timeline, const Interner& from, Interner& into) {
   for (Lane& lane : timeline.lanes)
     for (Item& item : lane.items)
       for (TextId* id : {&item.name, &item.scope, &item.root, &item.cls, &item.site, &item.tail, &item.parameter,
-                         &item.shape, &item.text})
+                         &item.shape, &item.part, &item.text})
         *id = ids[*id];
 }
 

@@ -46,6 +46,7 @@ struct Item {
   TextId tail = 0;       // the name without the scope before it: "input.0", "weight", "weight.grad"
   TextId parameter = 0;  // the tail of a parameter or buffer, also for its gradient: "weight"
   TextId shape = 0;      // as text, "2x3"
+  TextId part = 0;       // of a DTensor: which part of it, "S(0)@1"; empty where it is whole
   // A text value; the digits of a big integer; the meta of a note; what a call raised; the arguments that a module
   // takes, as JSON.
   TextId text = 0;

@@ -8,7 +8,7 @@ import json
 
 import torch
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tenscope import _core
 from tenscope.probes.hooks import Probe, What, is_compiled, nodes_of
@@ -118,6 +118,7 @@ class trace:
         with contextlib.ExitStack() as closing:
             probe.install()
             closing.callback(probe.remove)
+            closing.callback(register_optimizer_step_pre_hook(probe.before_optimizer).remove)
             closing.callback(register_optimizer_step_post_hook(probe.after_optimizer).remove)
             watch = None
             if self._locals is not None:
@@ -214,16 +215,26 @@ class TraceProbe(Probe):
         except Exception as error:
             self.trouble(error)
 
-    def after_optimizer(self, optimizer, _args, _kwargs) -> None:
+    def before_optimizer(self, optimizer, _args, _kwargs) -> None:
         try:
-            owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
-            for root in self.registry.roots:
-                if any(id(parameter) in owned for _, _, parameter in root.parameters()):
-                    self._owed_step = self._run.current_step
-                    if self.on and self._owner._params:
-                        self._state.record_parameters(root.parameters(), self._run.current_step)
+            if self.on and self._owner._param_grads:
+                for root in self._roots_of(optimizer):
+                    self._state.record_changed_grads(root, max(self._backwards - 1, 0), self._run.current_step)
         except Exception as error:
             self.trouble(error)
+
+    def after_optimizer(self, optimizer, _args, _kwargs) -> None:
+        try:
+            for root in self._roots_of(optimizer):
+                self._owed_step = self._run.current_step
+                if self.on and self._owner._params:
+                    self._state.record_parameters(root.parameters(), self._run.current_step)
+        except Exception as error:
+            self.trouble(error)
+
+    def _roots_of(self, optimizer) -> list:
+        owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        return [root for root in self.registry.roots if any(id(p) in owned for _, _, p in root.parameters())]
 
     def is_inside(self) -> bool:
         return self.on and bool(self.stack())
