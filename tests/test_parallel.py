@@ -164,3 +164,29 @@ def test_gradients_averaged_by_hand(tmp_path):
     assert code == 0 and "in step" in text, text
     code, text = say("diff", wrong.path, "--ranks")
     assert code == 1 and ".grad" in text, text
+
+
+def test_a_pipeline_that_learns_shapes_is_not_training(tmp_path):
+    script = """
+        from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+        whole = Model()
+        part = nn.Sequential(whole.blocks[0]) if rank == 0 else nn.Sequential(whole.blocks[1], whole.head)
+        stage = PipelineStage(part, rank, 2, torch.device("cpu"))
+        schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=nn.CrossEntropyLoss())
+        optimizer = torch.optim.SGD(part.parameters(), lr=0.01)
+        for step in range(2):
+            optimizer.zero_grad()
+            x, y = batch(step, (4, 16))
+            schedule.step(x) if rank == 0 else schedule.step(target=y)
+            optimizer.step()
+        """
+    one, two = run_ranks(tmp_path, script, "one", "two")
+    assert tenscope.diff(one, two).verdict == "equal"
+    for rank in (0, 1):
+        calls = [event for event in one.rank(rank).events(kind="enter") if event.root == "Sequential#0"]
+        assert len([event for event in calls if event.name == ""]) == 2 * 2, "steps and micro-batches"
+        (note,) = one.rank(rank).find("shapes_only", kind="note")
+        assert "pipelining" in note.meta["reason"]
+    for words in (["diff", one.path, "--ranks"], ["check", one.path]):
+        code, text = say(*words)
+        assert code == 0, text

@@ -348,6 +348,24 @@ for _ in range(2):
     assert values == [("weight", "init", 0), ("bias", "init", 0), *steps]
 
 
+def test_a_call_on_meta_tensors_is_no_training(tmp_path):
+    text = """
+import torch
+from torch import nn
+with torch.device("meta"):
+    nn.Sequential(nn.Linear(2, 2), nn.ReLU())(torch.empty(1, 2))
+model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+model(torch.ones(1, 2))
+"""
+    tenscope_run(tmp_path, script(tmp_path, text))
+    run = recording(tmp_path)
+    assert [(e.root, e.name, e.step) for e in run.events(kind="enter")] == [
+        ("Sequential#0", name, 0) for name in ("", "0", "1")
+    ]
+    (note,) = run.find("shapes_only", kind="note")
+    assert "meta" in note.meta["reason"]
+
+
 def test_scripted_and_compiled_models_run_and_are_said_not_to_be_seen(tmp_path):
     text = """
 import torch

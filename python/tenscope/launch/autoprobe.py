@@ -152,6 +152,7 @@ class AutoProbe(Probe):
         self._by_hand: list[_ByHand] = []
         self._was_on = False  # a step that is wanted came
         self._finished = False
+        self._passed_over: set[str] = set()
         self._versions: dict[str, str] = {}
         self._noted_optimizers: weakref.WeakSet = weakref.WeakSet()
 
@@ -163,6 +164,13 @@ class AutoProbe(Probe):
         if torch.utils.data.get_worker_info() is not None:
             return None
         return self.registry.add_root(module)
+
+    def pass_over(self, reason: str, module, info: ModuleInfo | None) -> None:
+        if self.on and torch.utils.data.get_worker_info() is None:
+            self._open()
+            if reason not in self._passed_over:
+                self._passed_over.add(reason)
+                self.note("shapes_only", {"reason": reason, "class": type(module).__name__})
 
     def begin_outermost(self, info: ModuleInfo, module) -> None:
         self._open()

@@ -4,7 +4,7 @@ Overview. One pre-hook and one forward hook, registered for all modules, push an
 the thread. Nothing is put on the model itself, so that copying, saving and sharing it stays what it was. Hooks only
 look: they return None, and what goes wrong in them is warned of once and never reaches the program. Inside a region
 that torch.compile traces they do nothing, and the region is said not to be seen. A forward that runs during backward
-is an activation checkpoint's recomputation and is no call.
+is an activation checkpoint's recomputation and is no call; nor is one that is made to learn shapes (rehearsal.py).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tenscope import _core
 from tenscope._core import CHANGED_INPUT_SUFFIX
 from tenscope.probes import grads
 from tenscope.probes.modules import ModuleInfo, Registry, forward_arguments
+from tenscope.probes.rehearsal import pipeline_stage, without_values
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
 _MAX_DEPTH = 64
@@ -84,6 +85,11 @@ class Probe:
 
     def end_outermost(self, info: ModuleInfo, output) -> None:
         pass
+
+    def pass_over(self, reason: str, module, info: ModuleInfo | None) -> None:
+        """An outermost call without values is not recorded; that is said."""
+        if info is not None and info.wanted:
+            self.note_once("shapes_only", {"reason": reason}, info)
 
     # Life.
 
@@ -161,6 +167,9 @@ class Probe:
             if info is not None and info.wanted:
                 self.note_once("recomputed", {"reason": "forward during backward: activation checkpoint"}, info)
             return
+        if not stack and (reason := without_values(module, args)):
+            self.pass_over(reason, module, info)
+            return
         if info is None:
             info = self.discover(module, stack)
             if info is None:
@@ -171,6 +180,8 @@ class Probe:
             stack[-1].saw_child = True
         else:
             self.begin_outermost(info, module)
+            if info.path == "" and (stage := pipeline_stage(module)) is not None:
+                self.note_once("pipeline_stage", stage, info)
         counter = info.counter
         call = counter[0]
         counter[0] = call + 1

@@ -1,0 +1,50 @@
+"""Calls that are no part of the computation: a module is run to learn shapes, on tensors that have no values."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+_PIPELINING = "torch.distributed.pipelining"
+
+
+def without_values(module, args) -> str:
+    """Why an outermost call has no values: it is made to learn shapes. Empty: it has."""
+    if any(map(_is_without_values, args)) or _is_without_values(next(module.parameters(), None)):
+        return "a call on meta or fake tensors, which have no values"
+    if _PIPELINING in sys.modules and _stage_frame(is_inference=True) is not None:
+        return "torch.distributed.pipelining called it on empty tensors to learn shapes"
+    return ""
+
+
+def pipeline_stage(module) -> dict | None:
+    """Which stage of a pipeline the module is that is being called; None where it is none."""
+    frame = _stage_frame(is_inference=False) if _PIPELINING in sys.modules else None
+    stage = None if frame is None else frame.f_locals.get("self")
+    if getattr(stage, "submod", None) is not module:
+        return None
+    return {"stage": stage.stage_index, "stages": stage.num_stages}
+
+
+def _is_without_values(value) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return False
+    if type(value).__name__ == "FakeTensor":
+        return True
+    with torch._C.DisableTorchFunction():
+        return value.is_meta
+
+
+def _stage_frame(is_inference: bool):
+    """The frame of a pipeline's stage that has called; of its inference of shapes, or any other."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_PIPELINING) and "self" in frame.f_locals:
+            name = frame.f_code.co_name
+            if is_inference and "inference" in name:
+                return frame
+            if not is_inference and hasattr(frame.f_locals["self"], "submod"):
+                return frame
+        frame = frame.f_back
+    return None
