@@ -348,6 +348,53 @@ for _ in range(2):
     assert values == [("weight", "init", 0), ("bias", "init", 0), *steps]
 
 
+TRAIN = """
+import sys, torch
+from torch import nn
+torch.manual_seed(0)
+how = sys.argv[1]
+model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)), nn.Linear(4, 1))
+trained = torch.compile(model, backend="aot_eager") if how == "compiled" else model
+if how == "reentrant":
+    class Checkpointed(nn.Sequential):
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=True)
+    model[1] = Checkpointed(*model[1])
+optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=how == "scaled")
+for step in range(2):
+    optimizer.zero_grad()
+    loss = trained(torch.randn(3, 4)).square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+def test_what_was_not_seen_is_not_different(tmp_path):
+    """A compiled model and a reentrant checkpoint hide calls and gradients of what is inside; nothing differs."""
+    path = script(tmp_path, TRAIN)
+    runs = {}
+    for how in ("plain", "compiled", "reentrant"):
+        done = tenscope_run(tmp_path, "--name", how, path, how)
+        runs[how] = tenscope.open(tmp_path / "runs" / how)
+        assert not [e for e in runs[how].events(kind="enter") if "GraphModule" in e.cls], done.stderr
+    for how in ("compiled", "reentrant"):
+        for pair in [("plain", how), (how, "plain")]:
+            diff = tenscope.diff(*(runs[part] for part in pair))
+            assert diff.verdict in ("equal", "noise"), str(diff)
+
+
+def test_a_scaled_loss_is_recorded_as_it_was(tmp_path):
+    path = script(tmp_path, TRAIN)
+    for how in ("plain", "scaled"):
+        tenscope_run(tmp_path, "--name", how, path, how)
+    plain, scaled = (tenscope.open(tmp_path / "runs" / how) for how in ("plain", "scaled"))
+    assert [event.value.item() for event in plain.find("loss")] == [event.value.item() for event in scaled.find("loss")]
+    assert [event.meta.get("scale") for event in scaled.find("loss")] == [1024.0, 1024.0]
+    assert all("scale" not in (event.meta or {}) for event in plain.find("loss"))
+
+
 def test_a_call_on_meta_tensors_is_no_training(tmp_path):
     text = """
 import torch

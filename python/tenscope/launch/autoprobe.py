@@ -1,8 +1,9 @@
 """What `tenscope run` watches in a program that uses torch: outermost modules, backward, optimizers, steps.
 
 Overview. Every module that is called while no other runs is a root; the probe's hooks record what happens below it.
-Four more places are watched: torch.autograd.backward (the loss before, the gradients after), Optimizer's constructor
-(the program has an optimizer, which owns these parameters) and the global hooks before and after optimizer.step(). A
+Five more places are watched: torch.autograd.backward (the loss before, the gradients after), GradScaler.scale (whose
+result backward is called on), Optimizer's constructor (the program has an optimizer, which owns these parameters) and
+the global hooks before and after optimizer.step(). A
 step is a completed step of an optimizer, or in a program without backward a completed outermost call; a program that
 opens a run by itself has its own steps. An optimizer
 that is no torch.optim.Optimizer is seen by its effect, at the next moment something else begins. docs/trace.md is the
@@ -26,9 +27,11 @@ from torch.optim import optimizer as _optim
 from tenscope import _core
 from tenscope.launch import session
 from tenscope.launch.options import Options
+from tenscope.launch.when_imported import WhenImported
 from tenscope.metadata.packages import imported_versions
 from tenscope.probes.hooks import Probe, What
 from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, Root
+from tenscope.probes.rehearsal import is_made_by_compiler
 from tenscope.probes.state import State
 from tenscope.recording.run import Run
 from tenscope.recording.say import say
@@ -45,6 +48,9 @@ def start() -> None:
     _probe.install()
     _watch_backward()
     _watch_optimizers()
+    _watch_scaler(torch.amp.GradScaler)
+    sharded = "torch.distributed.fsdp.sharded_grad_scaler"
+    WhenImported(sharded, lambda: _watch_scaler(sys.modules[sharded].ShardedGradScaler)).install()
     os.register_at_fork(after_in_child=_forked)
     atexit.register(_finish)
 
@@ -104,6 +110,19 @@ def _watch_optimizers() -> None:
     _optim.register_optimizer_step_post_hook(lambda optimizer, *_: _probe.after_step(optimizer))
 
 
+def _watch_scaler(scaler_type) -> None:
+    original = scaler_type.scale
+
+    @functools.wraps(original)
+    def scale(self, outputs):
+        result = original(self, outputs)
+        if result is not outputs:
+            _probe.has_scaled(self, outputs, result)
+        return result
+
+    scaler_type.scale = scale
+
+
 def _contained(method):
     """What goes wrong in here never reaches the program."""
 
@@ -153,12 +172,15 @@ class AutoProbe(Probe):
         self._was_on = False  # a step that is wanted came
         self._finished = False
         self._passed_over: set[str] = set()
+        self._scaled: dict[int, tuple] = {}  # what GradScaler made: a reference to it, the loss, and the scale
         self._versions: dict[str, str] = {}
         self._noted_optimizers: weakref.WeakSet = weakref.WeakSet()
 
     # Outermost calls.
 
     def discover(self, module, stack) -> ModuleInfo | None:
+        if is_made_by_compiler(module):
+            return None
         if stack:
             return self.registry.add_inside(stack[-1].info, module)
         if torch.utils.data.get_worker_info() is not None:
@@ -201,9 +223,12 @@ class AutoProbe(Probe):
         losses = list(tensors) if isinstance(tensors, (tuple, list)) else [tensors]
         for i, loss in enumerate(losses):
             if isinstance(loss, torch.Tensor):
+                scaled, unscaled, scale = self._scaled.get(id(loss), (None, None, None))
+                is_scaled = scaled is not None and scaled() is loss
                 self.record(
                     f"loss.{i}" if several else "loss",
-                    loss.detach(),
+                    unscaled if is_scaled else loss.detach(),
+                    meta=json.dumps({"scale": scale}) if is_scaled else None,
                     io="loss",
                     phase="backward",
                     site="",
@@ -211,6 +236,17 @@ class AutoProbe(Probe):
                     call=self._backwards,
                     values=self.what.values,
                 )
+
+    @_contained
+    def has_scaled(self, scaler, losses, results) -> None:
+        """What GradScaler.scale has made of which losses: backward() is called on it, and the loss is what counts."""
+        self._scaled = {key: entry for key, entry in self._scaled.items() if entry[0]() is not None}
+        losses, results = ([x] if isinstance(x, torch.Tensor) else x for x in (losses, results))
+        if not isinstance(losses, (tuple, list)) or not isinstance(results, (tuple, list)):
+            return
+        for loss, result in zip(losses, results, strict=True):
+            if isinstance(loss, torch.Tensor) and result is not loss:
+                self._scaled[id(result)] = (weakref.ref(result), loss.detach(), scaler.get_scale())
 
     def owns_any(self, tensors) -> bool:
         """Whether a parameter of a known root is among them: then torch.autograd.grad serves as backward."""

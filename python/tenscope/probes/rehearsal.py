@@ -7,6 +7,8 @@ import sys
 import torch
 
 _PIPELINING = "torch.distributed.pipelining"
+_COMPILERS = ("torch._dynamo", "torch._functorch", "torch._inductor")
+_CALLERS = 16  # frames between a compiler's and the module that it calls, at most
 
 
 def without_values(module, args) -> str:
@@ -25,6 +27,20 @@ def pipeline_stage(module) -> dict | None:
     if getattr(stage, "submod", None) is not module:
         return None
     return {"stage": stage.stage_index, "stages": stage.num_stages}
+
+
+def is_made_by_compiler(module) -> bool:
+    """A graph that torch.compile has made, being run by its backend: no module of the program's."""
+    if not isinstance(module, torch.fx.GraphModule):
+        return False
+    frame = sys._getframe(1)
+    for _ in range(_CALLERS):
+        if frame is None:
+            return False
+        if frame.f_globals.get("__name__", "").startswith(_COMPILERS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_without_values(value) -> bool:

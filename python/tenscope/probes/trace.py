@@ -23,6 +23,7 @@ from tenscope.probes.modules import (
     unwrap,
     unwrapped_paths,
 )
+from tenscope.probes.rehearsal import is_made_by_compiler
 from tenscope.probes.spy import listen, unlisten
 from tenscope.probes.state import State
 from tenscope.recording.run import current, init
@@ -171,7 +172,7 @@ class TraceProbe(Probe):
             return self.registry.get(id(unwrap(module)))
         if not stack or unwrap(module) is not module:  # somebody else's, or a wrapper
             return None
-        if is_compiled(stack[-1].module) and isinstance(module, torch.fx.GraphModule):  # what was made of it
+        if is_made_by_compiler(module) or (is_compiled(stack[-1].module) and isinstance(module, torch.fx.GraphModule)):
             return None
         return self.registry.add_inside(stack[-1].info, module)
 
