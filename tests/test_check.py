@@ -191,6 +191,20 @@ def test_a_gradient_that_is_zero_by_mathematics(tmp_path):
     assert codes(tmp_path / "run") == set()
 
 
+def test_a_parameter_that_rounding_noise_alone_would_change(tmp_path):
+    """Its update is lost in rounding: the optimizer leaves it as it is, and nothing is wrong."""
+    rng = np.random.default_rng(0)
+    weight, bias = rng.normal(size=16).astype(np.float32), rng.normal(size=16).astype(np.float32)
+    for size, expected in [(1e-11, set()), (1e-4, {"unchanged-parameter"})]:
+        with Recording(tmp_path / str(size)) as recording:
+            for step in range(3):
+                for name, value, scale in [("weight", weight - np.float32(step), 1e-3), ("bias", bias, size)]:
+                    grad = (scale * rng.normal(size=16)).astype(np.float32)
+                    recording.tensor("attn.k", f"{name}.grad", grad, "grad", "backward", step=step, call=step)
+                    recording.tensor("attn.k", name, value, "param", "optimizer", step=step)
+        assert codes(tmp_path / str(size)) == expected
+
+
 def test_gradients_that_vanish_on_the_way(tmp_path):
     rng = np.random.default_rng(0)
     with Recording(tmp_path / "run") as recording:

@@ -15,6 +15,7 @@
 #include "compare/check_event.hpp"
 #include "compare/check_missing.hpp"
 #include "compare/check_origins.hpp"
+#include "compare/noise.hpp"
 #include "kernels/element.hpp"
 #include "kernels/element_reader.hpp"
 #include "tenscope/error.hpp"
@@ -41,6 +42,9 @@ constexpr std::array kRules = {
     CheckRule{"vanishing-gradient", "a module all of whose parameters have very small gradients that are not zero",
               1e-8, "root mean square of the largest of them"},
 };
+
+// A gradient this much smaller than its module's largest, in units of roundoff, may be all rounding; at most this part.
+constexpr double kNoiseUnits = 64, kMostNoise = 0.01;
 
 double largest_number(DType dtype) {
   switch (dtype) {
@@ -93,6 +97,8 @@ struct Parameter {
   Fingerprint first;
   bool has_changed = false;
   std::size_t values = 0, gradients = 0;  // how often it, and a gradient that is not zero, was recorded
+  double gradient_rms = 0;                // the largest
+  double unit = 0;                        // of the gradient's dtype: what rounding is
 };
 
 // The largest gradient of a parameter of a module in one backward.
@@ -326,6 +332,9 @@ class Checker {
     if (io == Io::Grad) {
       backward_calls_ = std::max(backward_calls_, static_cast<std::size_t>(event.call) + 1);
       if (tensor.stats.zero < tensor.stats.count) ++parameter.gradients;
+      const double rms = tensor.stats.l2 / std::sqrt(static_cast<double>(tensor.stats.count));
+      parameter.unit = compare::unit_roundoff(tensor.dtype);
+      if (rms > parameter.gradient_rms) parameter.gradient_rms = rms;
       return;
     }
     if (parameter.values++ == 0)
@@ -336,11 +345,23 @@ class Checker {
 
   void look_at_parameters() {
     report_.parameters = parameters_.size();
+    std::map<std::tuple<int, std::string, std::string>, double> largest;  // gradient of each module
+    for (const auto& [key, parameter] : parameters_) {
+      double& rms = largest[{parameter.place.rank, parameter.place.root, parameter.place.module}];
+      rms = std::max(rms, parameter.gradient_rms);
+    }
+    // A gradient that is zero by mathematics is nothing but rounding beside others of its module.
+    const auto is_noise = [&](const Parameter& parameter) {
+      const DiffPlace& place = parameter.place;
+      const double part = std::min(kNoiseUnits * parameter.unit, kMostNoise);
+      return parameter.gradients > 0 && parameter.gradient_rms < part * largest[{place.rank, place.root, place.module}];
+    };
     for (const auto& [key, parameter] : parameters_) {
       const std::string& name = parameter.place.name;
       if (parameter.values > 1) ++looked_at_["unchanged-parameter"];
-      if (const auto steps = limit("unchanged-parameter");
-          steps && static_cast<double>(parameter.values) > *steps && parameter.values > 1 && !parameter.has_changed)
+      if (const auto steps = limit("unchanged-parameter"); steps && static_cast<double>(parameter.values) > *steps &&
+                                                           parameter.values > 1 && !parameter.has_changed &&
+                                                           !is_noise(parameter))
         report("unchanged-parameter", parameter.place, static_cast<double>(parameter.values - 1),
                fmt::format("{} is the same after {} steps", name, parameter.values - 1));
       if (backward_calls_ == 0) continue;
