@@ -273,3 +273,26 @@ def test_what_is_not_exported_is_counted(tmp_path):
     said = cli_json("export", tmp_path / "r", tmp_path / "x.h5")
     assert said["keys"] == ["x"]
     assert sorted(said["left_out"].values()) == [1, 2]
+
+
+def test_journals_without_segments(tmp_path):
+    """What the journals have suffices to compare: fingerprints and statistics."""
+    for name, factor in [("a", 1), ("same", 1), ("twice", 2), ("other", 1)]:
+        with tenscope.Run(tmp_path, name=name) as run:
+            x = np.arange(12, dtype=np.float32) * factor
+            run.record("x", x[::-1].copy() if name == "other" else x, io="output", step=0)
+        (segment,) = (tmp_path / name / "rank-0").glob("*.safetensors")
+        if name != "a":
+            segment.unlink()
+    for name, verdict in [("same", "equal"), ("twice", "differs"), ("other", "unknown")]:
+        for pair in [("a", name), (name, "a"), (name, name)]:
+            diff = tenscope.diff(*(tmp_path / part for part in pair))
+            assert diff.verdict == ("equal" if pair[0] == pair[1] else verdict), pair
+            assert f"{segment.name} is missing" in str(diff)
+    run = tmp_path / "twice"
+    shown = cli("show", run, "x")
+    assert "max 22" in shown.stdout and "its bytes are not there: segment 0 is missing" in shown.stdout
+    assert cli_json("show", run, "x")["values"] is None
+    assert "are not there" in cli("show", run, "x", "--slice", "0", check=2).stderr
+    assert "lost" in cli("ls", run).stdout
+    assert f"{segment.name} is missing" in cli("check", run, check=1).stdout

@@ -114,6 +114,8 @@ class Reader {
   // The bytes of a tensor event. Throws InvalidArgument (no tensor), NotFound (only statistics were kept, or its
   // segment has been dropped), Corrupt (it lies outside its segment, or its bytes do not have its fingerprint).
   TensorData tensor(EventId id) const;
+  // Were the bytes of a tensor event, `record`, kept, and is the file there that holds them?
+  bool has_bytes(EventId id, const TensorRecord& record) const;
 
   struct Impl;
 

@@ -78,13 +78,18 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
   TensorRecord record = std::get<TensorRecord>(event.value);
   std::optional<TensorData> data;
   std::optional<Slice> slice;
-  if (record.has_bytes() || element_count(record.shape) == 0) {
+  const bool is_missing = record.has_bytes() && !reader.has_bytes(id, record);
+  const std::string why = is_missing && record.blob ? fmt::format(": segment {} is missing", record.blob->segment)
+                          : is_missing              ? fmt::format(": {} is missing", record.file)
+                          : record.is_cut           ? ": the budget of the run was used up"
+                                                    : "";
+  if ((record.has_bytes() && !is_missing) || element_count(record.shape) == 0) {
     data = reader.tensor(id);
     slice.emplace(data->view, options.slice);
     if (!options.slice.empty()) record.stats = kernels::statistics(slice->view());
   } else if (!options.slice.empty()) {
-    throw Error(ErrorCode::NotFound, fmt::format("the bytes of '{}' were not kept, only its statistics{}", event.name,
-                                                 record.is_cut ? ": the budget of the run was used up" : ""));
+    throw Error(ErrorCode::NotFound, fmt::format("the bytes of '{}' {}, only its statistics{}", event.name,
+                                                 is_missing ? "are not there" : "were not kept", why));
   }
   const Histogram histogram = slice ? make_histogram(slice->view(), kBins) : Histogram{};
   if (output.json) {
@@ -115,7 +120,7 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
   if (!options.slice.empty()) fmt::print("slice [{}] {}\n", options.slice, shape_text(slice->view().shape));
   fmt::print("{}\n", statistics_text(record, output.color));
   if (!slice) {
-    fmt::print("its bytes were not kept{}\n", record.is_cut ? ": the budget of the run was used up" : "");
+    fmt::print("its bytes {}{}\n", is_missing ? "are not there" : "were not kept", why);
     return kFine;
   }
   fmt::print("{}\n", array_text(slice->view()));

@@ -160,8 +160,11 @@ Timeline read_timeline(const Reader& reader, Interner& interner) {
     lanes[i].rank = writers[i].rank;
     lanes[i].items.reserve(writers[i].event_count);
   }
-  for (EventId id = 0; id < reader.event_count(); ++id)
-    lanes[reader.writer_index(id)].items.push_back(make_item(reader.event(id), id, interner));
+  for (EventId id = 0; id < reader.event_count(); ++id) {
+    const Event event = reader.event(id);
+    Item& item = lanes[reader.writer_index(id)].items.emplace_back(make_item(event, id, interner));
+    if (item.has_bytes) item.has_bytes = reader.has_bytes(id, std::get<TensorRecord>(event.value));
+  }
 
   Timeline timeline;
   std::map<int, std::size_t> seen;

@@ -351,6 +351,10 @@ std::vector<std::int64_t> Reader::steps(std::string_view name) const {
   return result;
 }
 
+bool Reader::has_bytes(EventId id, const TensorRecord& record) const {
+  return impl_->storage->has_bytes(writer_index(id), record);
+}
+
 TensorData Reader::tensor(EventId id) const {
   const Event event = impl_->parse(id);
   const TensorRecord* record = std::get_if<TensorRecord>(&event.value);

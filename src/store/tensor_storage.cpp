@@ -22,6 +22,19 @@ TensorView TensorStorage::view(std::size_t writer, const TensorRecord& record, c
   }
 }
 
+bool TensorStorage::has_bytes(std::size_t writer, const TensorRecord& record) {
+  if (!record.has_bytes()) return false;
+  std::error_code ignored;
+  if (!record.blob) return fs::exists(writers_[writer].path.parent_path() / record.file, ignored);
+  const std::lock_guard lock(mutex_);
+  const auto [known, is_new] = is_there_.try_emplace(Place{writer, record.blob->segment}, false);
+  if (is_new)
+    for (const bool is_open : {false, true, false})  // it may be sealed at any moment
+      known->second =
+          known->second || fs::exists(segment_path(writers_[writer].path, record.blob->segment, is_open), ignored);
+  return known->second;
+}
+
 const std::byte* TensorStorage::bytes_of(std::size_t writer, const TensorRecord& record) {
   if (!record.file.empty() && !record.blob) return bytes_of_file(writer, record);
   if (!record.blob)

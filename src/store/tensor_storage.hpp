@@ -26,6 +26,7 @@ class TensorStorage {
 
   // The tensor of `event`, which `record` is part of. Throws NotFound, Corrupt, Io; see Reader::tensor.
   TensorView view(std::size_t writer, const TensorRecord& record, const Event& event);
+  bool has_bytes(std::size_t writer, const TensorRecord& record);
 
  private:
   using Place = std::pair<std::size_t, std::int64_t>;  // a writer's index and a segment's number
@@ -41,6 +42,7 @@ class TensorStorage {
   const bool checks_fingerprints_;
   std::mutex mutex_;
   std::map<Place, std::shared_ptr<const ReadMapping>> mappings_;
+  std::map<Place, bool> is_there_;
   std::vector<std::shared_ptr<const ReadMapping>> outgrown_;        // of open segments that were mapped again
   std::map<std::pair<Place, std::uint64_t>, Fingerprint> checked_;  // by offset
   std::deque<std::vector<std::max_align_t>> aligned_copies_;
