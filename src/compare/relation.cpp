@@ -6,20 +6,16 @@
 // of the chance that an unrelated value would have, which is the share of b's own values that lie as near; at most 16
 // bits, and equal values are counted once, so that constants, masks and tensors of few distinct values say little. From
 // the sum over a sample is taken what was fitted: for each fitted number the bits of one element (the one that says
-// most), for a permutation log2 of the number of permutations, and log2 of the number of shifts and axes that were
-// tried. At least 40 bits must be left: one false statement in 10^12 unrelated pairs. A line must go through at
+// most), for a permutation log2 of the number of permutations, and log2 of the number of shifts, axes and layouts that
+// were tried. At least 40 bits must be left: one false statement in 10^12 unrelated pairs. A line must go through at
 // least four distinct values of a. A tensor of fewer than four elements has no relation but to be zero.
 //
 // What it costs. One pass over both finds the range of the values. Each candidate is then tried on up to 512 fixed
-// elements, which refute almost every wrong one, and only what survives is verified on all, in at most 8 passes. Shifts
-// are found by looking for one rare value of b along each axis of a (at most 4 M of them), permutations by the values
-// of a few elements of each slice. Nothing is copied.
+// elements, which refute almost every wrong one, and only what survives is verified on all, in at most 8 passes, and 8
+// more where elements are looked for at other positions (move_search.cpp). Nothing is copied.
 #include <fmt/format.h>
 
-#include <bit>
 #include <numeric>
-#include <set>
-#include <unordered_map>
 
 #include "compare/measure.hpp"
 #include "compare/relation_search.hpp"
@@ -28,61 +24,6 @@ namespace tenscope::compare {
 namespace {
 
 constexpr std::int64_t kFewestElements = 4;
-constexpr std::int64_t kMostShifts = 1 << 22;
-constexpr std::int64_t kMostSlices = 1 << 20;
-
-bool is_integer_kind(DType dtype) { return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex; }
-
-bool is_same(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
-
-// As a part of b's largest value. A relation is the result of a few operations, each good to half a unit.
-double tolerance_of(DType dtype) {
-  switch (dtype) {
-    case DType::F64:
-    case DType::F32:
-      return 1e-6;
-    case DType::F16:
-      return 0x1p-10;
-    case DType::BF16:
-      return 0x1p-7;
-    case DType::F8E4M3:
-    case DType::F8E4M3Fnuz:
-      return 0x1p-3;
-    case DType::F8E5M2:
-    case DType::F8E5M2Fnuz:
-      return 0x1p-2;
-    default:
-      return 0;
-  }
-}
-
-int precision_of(DType dtype) {
-  switch (dtype) {
-    case DType::F64:
-      return 53;
-    case DType::F32:
-      return 24;
-    case DType::F16:
-      return 11;
-    case DType::BF16:
-      return 8;
-    case DType::F8E4M3:
-    case DType::F8E4M3Fnuz:
-      return 4;
-    case DType::F8E5M2:
-    case DType::F8E5M2Fnuz:
-      return 3;
-    default:
-      return 0;
-  }
-}
-
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
 
 // With no more digits than its error leaves.
 std::string say(double value, double error) {
@@ -92,116 +33,136 @@ std::string say(double value, double error) {
 
 }  // namespace
 
-Evidence weigh(std::vector<double> values, double tolerance) {
-  std::erase_if(values, [](double x) { return !std::isfinite(x); });
-  std::sort(values.begin(), values.end());
-  struct Group {
-    double value, count;
-  };
-  std::vector<Group> groups;
-  for (const double value : values) {
-    if (!groups.empty() && value - groups.back().value <= tolerance)
-      ++groups.back().count;
-    else
-      groups.push_back({value, 1});
-  }
-  Evidence evidence{.distinct = groups.size()};
-  if (groups.size() < 2) return evidence;
-  const auto total = static_cast<double>(values.size());
-  constexpr std::size_t kNeighbours = 3;
-  const std::size_t near = std::min(kNeighbours, groups.size() - 1);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::size_t first = i >= near ? i - near : 0, last = std::min(i + near, groups.size() - 1);
-    const double width = groups[last].value - groups[first].value;
-    const double density = static_cast<double>(last - first + 1) / (total * width);
-    const double chance = std::max(groups[i].count > 1 ? groups[i].count / total : 0, 2 * tolerance * density);
-    const double bits = -std::log2(std::clamp(chance, 0x1p-16, 1.0));
-    evidence.bits += bits;
-    evidence.most = std::max(evidence.most, bits);
-  }
-  return evidence;
-}
-
 void RelationSearch::Line::fit() {
   scale = high > low ? (at_high - at_low) / (high - low) : 1;
-  offset = at_high - scale * high;
+  offset = high >= low ? at_high - scale * high : 0;
+}
+
+void RelationSearch::Line::add(const Line& other) {
+  if (other.low < low || (other.low == low && other.place_low < place_low))
+    low = other.low, at_low = other.at_low, place_low = other.place_low;
+  if (other.high > high || (other.high == high && other.place_high < place_high))
+    high = other.high, at_high = other.at_high, place_high = other.place_high;
+}
+
+void RelationSearch::Scan::add(double x, double y, std::int64_t at) {
+  const bool is_x = std::isfinite(x), is_y = std::isfinite(y);
+  if (is_x && is_y) {
+    line.add(x, y, at);
+    low_b = std::min(low_b, y), high_b = std::max(high_b, y);
+    largest_a = std::max(largest_a, std::abs(x));
+    if (std::abs(y) > largest_b) largest_b = std::abs(y), at_largest_b = at;
+    if (std::abs(x - y) > largest_difference) largest_difference = std::abs(x - y), at_difference = at;
+    is_a_zero &= x == 0;
+    is_b_zero &= y == 0;
+    return;
+  }
+  if (is_x) low_a = std::min(low_a, x), high_a = std::max(high_a, x);
+  if (is_y) low_b = std::min(low_b, y), high_b = std::max(high_b, y);
+  is_a_zero &= x == 0;
+  is_b_zero &= y == 0;
+  if (x == y || (std::isnan(x) && std::isnan(y))) return;
+  is_elementwise = false;
+  if (at_other < 0) at_other = at;
+}
+
+void RelationSearch::Scan::add(const Scan& other) {
+  const auto take = [](double& value, std::int64_t& at, double other_value, std::int64_t other_at) {
+    if (other_at >= 0 && (other_value > value || (other_value == value && other_at < at)))
+      value = other_value, at = other_at;
+  };
+  line.add(other.line);
+  low_a = std::min(low_a, other.low_a), high_a = std::max(high_a, other.high_a);
+  low_b = std::min(low_b, other.low_b), high_b = std::max(high_b, other.high_b);
+  largest_a = std::max(largest_a, other.largest_a);
+  take(largest_b, at_largest_b, other.largest_b, other.at_largest_b);
+  take(largest_difference, at_difference, other.largest_difference, other.at_difference);
+  is_a_zero &= other.is_a_zero;
+  is_b_zero &= other.is_b_zero;
+  is_elementwise &= other.is_elementwise;
+  if (other.at_other >= 0 && (at_other < 0 || other.at_other < at_other)) at_other = other.at_other;
 }
 
 RelationSearch::RelationSearch(const TensorView& a, const TensorView& b)
-    : a_(a),
+    : view_a_(a),
+      view_b_(b),
+      a_(a),
       b_(b),
       reader_a_(a),
       reader_b_(b),
-      shape_(a.shape.begin(), a.shape.end()),
-      count_(element_count(a.shape)),
+      shape_(b.shape.begin(), b.shape.end()),
+      count_(element_count(b.shape)),
+      threads_(kernels::thread_count(static_cast<std::int64_t>(size_bytes(a) + size_bytes(b)), 0)),
+      is_reshaped_(!std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end())),
       is_integer_(is_integer_kind(a.dtype) && is_integer_kind(b.dtype)),
       precision_a_(precision_of(a.dtype)),
-      precision_b_(precision_of(b.dtype)) {
-  relative_tolerance_ = std::max(tolerance_of(a.dtype), tolerance_of(b.dtype));
-  if (count_ <= kSample) {
-    sample_.resize(static_cast<std::size_t>(count_));
-    std::iota(sample_.begin(), sample_.end(), 0);
-  } else {
-    for (std::uint64_t i = 0; i < kSample; ++i)
-      sample_.push_back(static_cast<std::int64_t>(mix(i) % static_cast<std::uint64_t>(count_)));
-  }
+      precision_b_(precision_of(b.dtype)),
+      sample_(fixed_sample(count_)) {
+  relative_tolerance_ = std::max(relative_tolerance(a.dtype), relative_tolerance(b.dtype));
   const std::int64_t sizes = std::accumulate(shape_.begin(), shape_.end(), std::int64_t{64});
   search_bits_ = std::log2(static_cast<double>(sizes));
 }
 
-bool RelationSearch::fits(double predicted, double y, double tolerance) {
-  if (!std::isfinite(predicted) || !std::isfinite(y)) return is_same(predicted, y);
-  return std::abs(predicted - y) <= tolerance;
-}
-
-bool RelationSearch::pays(double bits, double most, int fitted) const {
-  return bits - fitted * most - search_bits_ >= kMargin;
-}
-
 void RelationSearch::scan() {
-  double low_a = INFINITY, high_a = -INFINITY, low_b = INFINITY, high_b = -INFINITY;
-  for_each([&](double x, double y, std::int64_t) {
-    if (std::isfinite(x)) low_a = std::min(low_a, x), high_a = std::max(high_a, x);
-    if (std::isfinite(y)) low_b = std::min(low_b, y), high_b = std::max(high_b, y);
-    is_a_zero_ &= x == 0;
-    is_b_zero_ &= y == 0;
-    if (std::isfinite(x) && std::isfinite(y)) {
-      line_.add(x, y);
-      largest_a_ = std::max(largest_a_, std::abs(x));
-      largest_b_ = std::max(largest_b_, std::abs(y));
-      largest_difference_ = std::max(largest_difference_, std::abs(x - y));
-    } else {
-      is_elementwise_ &= is_same(x, y);
-    }
+  fold(scan_, [](Scan& part, double x, double y, std::int64_t at) {
+    part.add(x, y, at);
     return true;
   });
-  line_.fit();
-  tolerance_ = is_integer_ ? 0 : relative_tolerance_ * largest_b_;
-  move_tolerance_ = is_integer_ ? 0 : std::min(relative_tolerance_, 1e-6) * largest_b_;
-  is_of_same_range_ = fits(low_a, low_b, move_tolerance_) && fits(high_a, high_b, move_tolerance_);
-  is_close_ = is_elementwise_ && largest_difference_ <= tolerance_;
+  scan_.line.fit();
+  scan_.low_a = std::min(scan_.low_a, scan_.line.low);
+  scan_.high_a = std::max(scan_.high_a, scan_.line.high);
+  tolerance_ = is_integer_ ? 0 : relative_tolerance_ * scan_.largest_b;
+  move_tolerance_ = is_integer_ ? 0 : std::min(relative_tolerance_, 1e-6) * scan_.largest_b;
+  const double reach =
+      move_tolerance_ + (precision_b_ < precision_a_ ? std::ldexp(scan_.largest_b, -precision_b_) : 0.0);
+  is_of_same_range_ = fits(scan_.low_a, scan_.low_b, reach) && fits(scan_.high_a, scan_.high_b, reach);
+  is_close_ = scan_.is_elementwise && scan_.largest_difference <= tolerance_;
+  constexpr double kExactIntegers = 0x1p53;
+  is_exact_integer_ = !is_integer_ || std::max(scan_.largest_a, scan_.largest_b) < kExactIntegers;
 }
 
-std::string RelationSearch::find() {
+Explanation RelationSearch::said(std::string relation, std::string words, const std::string& expression) const {
+  return {std::move(relation), std::move(words), "b = " + expression, {}};
+}
+
+std::string RelationSearch::as_b(const std::string& expression, bool is_wide) const {
+  const bool is_native = view_b_.dtype == DType::F64 || view_b_.dtype == DType::F32 || view_b_.dtype == DType::F16 ||
+                         view_b_.dtype == DType::I64 || view_b_.dtype == DType::I32;
+  return is_wide || !is_native || view_a_.dtype != view_b_.dtype ? cast(expression, view_b_.dtype) : expression;
+}
+
+Explanation RelationSearch::find() {
   scan();
-  if (is_a_zero_ || is_b_zero_) return is_a_zero_ && is_b_zero_ ? "" : is_a_zero_ ? "a is all zero" : "b is all zero";
-  constexpr double kExactIntegers = 0x1p53;
-  if (count_ < kFewestElements || (is_integer_ && std::max(largest_a_, largest_b_) >= kExactIntegers)) return {};
+  if (scan_.is_a_zero || scan_.is_b_zero) {
+    if (scan_.is_a_zero && scan_.is_b_zero) return {};
+    return scan_.is_a_zero ? Explanation{"zero", "a is all zero", "a = np.zeros_like(b)", {}}
+                           : said("zero", "b is all zero", as_b(fmt::format("np.zeros_like({})", source()), false));
+  }
+  if (count_ < kFewestElements || !is_exact_integer_) return {};
   if (is_close_) return rounded();
   std::vector<double> values;
   for (const std::int64_t at : sample_) values.push_back(b_[at]);
   evidence_ = weigh(values, tolerance_);
-  move_evidence_ = weigh(values, move_tolerance_);
-  for (const auto& search :
-       {&RelationSearch::affine, &RelationSearch::moved, &RelationSearch::rounded, &RelationSearch::repeated,
-        &RelationSearch::dropped_out, &RelationSearch::grouped, &RelationSearch::wrapped})
-    if (std::string words = (this->*search)(); !words.empty()) return words;
+  for (const auto& search : {&RelationSearch::affine, &RelationSearch::moved, &RelationSearch::rounded,
+                             &RelationSearch::dropped_out, &RelationSearch::masked, &RelationSearch::quantised,
+                             &RelationSearch::grouped, &RelationSearch::wrapped, &RelationSearch::of_rank_one})
+    if (Explanation found = (this->*search)(); found.found()) return found;
   return {};
 }
 
+std::string RelationSearch::line_text(double scale, double offset) const {
+  const double reach = std::max(scan_.line.high - scan_.line.low, std::numeric_limits<double>::min());
+  const bool is_small = is_integer_ && view_a_.dtype != DType::I64;
+  std::string text = is_small ? cast(source(), DType::I64) : source();
+  if (scale != 1) text += " * " + short_number(scale, tolerance_ / reach / 8);
+  if (offset != 0)
+    text += fmt::format(" {} {}", offset < 0 ? '-' : '+', short_number(std::abs(offset), tolerance_ / 8));
+  return as_b(text, is_small || (is_integer_ && std::trunc(scale) != scale));
+}
+
 // One fitted number before two: a factor, an offset, both.
-std::string RelationSearch::affine() {
-  if (!is_elementwise_ || !(line_.high > line_.low)) return {};
+Explanation RelationSearch::affine() {
+  if (!scan_.is_elementwise || !(scan_.line.high > scan_.line.low)) return {};
   std::vector<double> values;
   double difference = 0, finite = 0;
   for (const std::int64_t at : sample_) {
@@ -215,24 +176,27 @@ std::string RelationSearch::affine() {
     return pays(evidence_.bits, evidence_.most, fitted) &&
            is_b([&](double x, std::int64_t) { return std::isfinite(x) ? scale * x + offset : x; });
   };
-  const double scale = line_.scale, shift = difference / std::max(finite, 1.0);
-  const std::string factor = say(scale, tolerance_ / (line_.high - line_.low));
-  const auto say_offset = [&](double offset) {
-    return fmt::format("{} {}", offset < 0 ? '-' : '+', say(std::abs(offset), tolerance_));
+  const double scale = scan_.line.scale, offset = scan_.line.offset, shift = difference / std::max(finite, 1.0);
+  const std::string factor = say(scale, tolerance_ / (scan_.line.high - scan_.line.low));
+  const auto say_offset = [&](double number) {
+    return fmt::format("{} {}", number < 0 ? '-' : '+', say(std::abs(number), tolerance_));
   };
-  if (is_line(scale, 0, 1)) return fmt::format("b = {} a", factor == "1" ? fmt::format("{:.9g}", scale) : factor);
-  if (is_line(1, shift, 1)) return fmt::format("b = a {}", say_offset(shift));
-  if (is_line(scale, line_.offset, 2)) return fmt::format("b = {} a {}", factor, say_offset(line_.offset));
+  if (is_line(scale, 0, 1))
+    return said("scaled", fmt::format("b = {} a", factor == "1" ? fmt::format("{:.9g}", scale) : factor),
+                line_text(scale, 0));
+  if (is_line(1, shift, 1)) return said("shifted", fmt::format("b = a {}", say_offset(shift)), line_text(1, shift));
+  if (is_line(scale, offset, 2))
+    return said("affine", fmt::format("b = {} a {}", factor, say_offset(offset)), line_text(scale, offset));
   return {};
 }
 
-// ---- the same elements at other positions
-
-std::string RelationSearch::moved() {
-  if (!is_of_same_range_ || !pays(move_evidence_.bits, move_evidence_.most, 0)) return {};
-  for (const auto& search : {&RelationSearch::flipped_or_rolled, &RelationSearch::exchanged, &RelationSearch::permuted})
-    if (std::string words = (this->*search)(); !words.empty()) return words;
-  return {};
+// The same elements at other positions. Where they are those of a in another order the ranges are the same; slices that
+// are repeated have part of it.
+Explanation RelationSearch::moved() {
+  ValueRange range{scan_.low_b, scan_.high_b, scan_.largest_b, std::max<std::int64_t>(scan_.at_largest_b, 0), false};
+  const double reach = move_tolerance_ + (precision_b_ < precision_a_ ? std::ldexp(scan_.largest_b, -precision_b_) : 0);
+  if (!is_of_same_range_ && !(scan_.low_b >= scan_.low_a - reach && scan_.high_b <= scan_.high_a + reach)) return {};
+  return MoveSearch(view_a_, view_b_, range).find();
 }
 
 std::int64_t RelationSearch::inner(std::size_t axis) const {
@@ -240,107 +204,12 @@ std::int64_t RelationSearch::inner(std::size_t axis) const {
                          std::multiplies<>());
 }
 
-std::string RelationSearch::flipped_or_rolled() {
-  for (std::size_t axis = 0; axis < shape_.size(); ++axis) {
-    const std::int64_t size = shape_[axis], stride = inner(axis);
-    if (size < 2) continue;
-    if (is_moved([=](std::int64_t i) { return i + (size - 1 - 2 * (i / stride % size)) * stride; }))
-      return fmt::format("b is a, flipped along axis {}", axis);
-    if (std::string words = rolled(axis); !words.empty()) return words;
-  }
-  return {};
-}
-
-std::string RelationSearch::rolled(std::size_t axis) {
-  const std::int64_t size = shape_[axis], stride = inner(axis);
-  std::unordered_map<double, int> times;
-  for (const std::int64_t at : sample_) ++times[b_[at]];
-  const auto is_rarer = [&](std::int64_t x, std::int64_t y) {
-    return std::pair(times[b_[x]], -std::abs(b_[x])) < std::pair(times[b_[y]], -std::abs(b_[y]));
-  };
-  const std::int64_t rare = *std::min_element(sample_.begin(), sample_.end(), is_rarer);
-  const std::int64_t place = rare / stride % size;
-  for (std::int64_t shift = 1; shift < std::min(size, kMostShifts); ++shift) {
-    const auto from = [=](std::int64_t i) {
-      const std::int64_t at = i / stride % size;
-      return i + ((at >= shift ? at - shift : at - shift + size) - at) * stride;
-    };
-    if (!fits(a_[rare + ((place >= shift ? place - shift : place - shift + size) - place) * stride], b_[rare]))
-      continue;
-    if (is_moved(from)) return fmt::format("b is a, rolled by {} along axis {}", shift, axis);
-    if (passes_ <= 0) break;
-  }
-  return {};
-}
-
-std::string RelationSearch::exchanged() {
-  for (std::size_t x = 0; x < shape_.size(); ++x)
-    for (std::size_t y = x + 1; y < shape_.size(); ++y) {
-      if (shape_[x] != shape_[y] || shape_[x] < 2) continue;
-      const std::int64_t size = shape_[x], stride_x = inner(x), stride_y = inner(y);
-      const auto from = [=](std::int64_t i) {
-        const std::int64_t at_x = i / stride_x % size, at_y = i / stride_y % size;
-        return i + (at_y - at_x) * (stride_x - stride_y);
-      };
-      if (is_moved(from)) return fmt::format("b is a, with axes {} and {} exchanged", x, y);
-    }
-  return {};
-}
-
-std::string RelationSearch::repeated() {
-  if (!pays(move_evidence_.bits, move_evidence_.most, 0)) return {};
-  for (std::size_t axis = 0; axis < shape_.size(); ++axis) {
-    const std::int64_t size = shape_[axis], stride = inner(axis);
-    if (size < 2) continue;
-    for (const std::int64_t slice : {size - 1, std::int64_t{0}})
-      if (is_moved([=](std::int64_t i) { return i + (slice - i / stride % size) * stride; }))
-        return fmt::format("each slice of b along axis {} is a's {}", axis, slice == 0 ? "first" : "last");
-  }
-  return {};
-}
-
-// Slices are told apart by the values of a few of their elements.
-std::string RelationSearch::permuted() {
-  for (std::size_t axis = 0; axis < shape_.size(); ++axis) {
-    const std::int64_t size = shape_[axis], stride = inner(axis), outer = count_ / (size * stride);
-    if (size < 3 || size > kMostSlices) continue;
-    const double paid = move_evidence_.bits * static_cast<double>(count_) / static_cast<double>(sample_.size());
-    if (!pays(paid - std::lgamma(static_cast<double>(size) + 1) / std::log(2.0), 0, 0)) continue;
-    const auto key = [&](const Elements& elements, std::int64_t slice) {
-      constexpr std::uint64_t kProbes = 4;
-      std::uint64_t hash = 0;
-      for (std::uint64_t probe = 0; probe < kProbes; ++probe) {
-        const auto place = static_cast<std::int64_t>(mix(probe) % static_cast<std::uint64_t>(outer * stride));
-        const double value = elements[(place / stride * size + slice) * stride + place % stride];
-        hash = mix(hash ^ std::bit_cast<std::uint64_t>(value == 0 ? 0.0 : value));
-      }
-      return hash;
-    };
-    std::unordered_map<std::uint64_t, std::int64_t> slice_of;
-    for (std::int64_t slice = 0; slice < size; ++slice) slice_of.emplace(key(a_, slice), slice);
-    if (slice_of.size() != static_cast<std::size_t>(size)) continue;
-    std::vector<std::int64_t> order;
-    for (std::int64_t slice = 0; slice < size; ++slice) {
-      const auto found = slice_of.find(key(b_, slice));
-      if (found == slice_of.end()) break;
-      order.push_back(found->second);
-    }
-    if (std::set<std::int64_t>(order.begin(), order.end()).size() != static_cast<std::size_t>(size)) continue;
-    const auto from = [&](std::int64_t i) {
-      const std::int64_t at = i / stride % size;
-      return i + (order[static_cast<std::size_t>(at)] - at) * stride;
-    };
-    if (is_moved(from)) return fmt::format("b is a, permuted along axis {}", axis);
-  }
-  return {};
-}
-
 std::string find_relation(const TensorView& a, const TensorView& b) {
   const bool is_complex = kind_of(a.dtype) == DTypeKind::Complex || kind_of(b.dtype) == DTypeKind::Complex;
   if (is_complex || element_count(a.shape) == 0 ||
       !std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end()))
     return {};
-  return RelationSearch(a, b).find();
+  return RelationSearch(a, b).find().words;
 }
 
 }  // namespace tenscope::compare

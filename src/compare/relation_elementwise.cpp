@@ -10,12 +10,22 @@ namespace {
 
 constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15ULL;
 
+struct Count {
+  double count = 0;
+  void add(const Count& other) { count += other.count; }
+};
+
+struct Counts {  // of elements that may be dropped, and of those that are
+  double zeros = 0, all = 0;
+  void add(const Counts& other) { zeros += other.zeros, all += other.all; }
+};
+
 }  // namespace
 
 // b is a, rounded to a coarser format: every element exactly. Elements that the format holds as they are say nothing.
 // Where b's own format is that one, any b near a agrees with a good chance, and an element says one bit.
-std::string RelationSearch::rounded() {
-  if (!is_elementwise_ || precision_a_ == 0 || precision_b_ == 0) return {};
+Explanation RelationSearch::rounded() {
+  if (!scan_.is_elementwise || precision_a_ == 0 || precision_b_ == 0) return {};
   for (const FloatFormat& format : kFloatFormats) {
     if (format.precision >= precision_a_ || format.precision > precision_b_) continue;
     const auto holds = [&](double x, double y) {
@@ -23,46 +33,72 @@ std::string RelationSearch::rounded() {
     };
     if (!std::all_of(sample_.begin(), sample_.end(), [&](std::int64_t at) { return holds(a_[at], b_[at]); })) continue;
     if (passes_-- <= 0) return {};
-    double changed = 0;
-    const bool is_it = for_each([&](double x, double y, std::int64_t) {
-      changed += x != y && std::isfinite(x);
+    Count changed;
+    const bool is_it = fold(changed, [&](Count& part, double x, double y, std::int64_t) {
+      part.count += x != y && std::isfinite(x);
       return holds(x, y);
     });
     const double bits = std::clamp(precision_b_ - format.precision, 1, 16);
     constexpr double kFewestChanged = 8;
-    if (is_it && changed >= kFewestChanged && pays(changed * bits, bits, 0))
-      return fmt::format("b is a, rounded to {}", format.name);
+    if (!is_it || changed.count < kFewestChanged || !pays(changed.count * bits, bits, 0)) continue;
+    const DType dtype = *parse_dtype(format.name);
+    const std::string text = cast(source(), dtype);
+    return said("rounded", fmt::format("b is a, rounded to {}", format.name),
+                dtype == view_b_.dtype ? text : cast(text, view_b_.dtype));
   }
   return {};
 }
 
 // Integers that differ by multiples of the range of a smaller type, into which those of one side fit.
-std::string RelationSearch::wrapped() {
+Explanation RelationSearch::wrapped() {
   if (!is_integer_ || is_close_) return {};
   for (const double modulus : {0x1p8, 0x1p16, 0x1p32}) {
     const auto holds = [&](double x, double y) { return std::remainder(y - x, modulus) == 0; };
     if (!std::all_of(sample_.begin(), sample_.end(), [&](std::int64_t at) { return holds(a_[at], b_[at]); })) continue;
     if (passes_-- <= 0) return {};
-    std::vector<double> rests;  // of the elements that differ
-    double low_a = INFINITY, high_a = -INFINITY, low_b = INFINITY, high_b = -INFINITY;
-    const bool is_it = for_each([&](double x, double y, std::int64_t) {
-      if (x != y && rests.size() < static_cast<std::size_t>(kSample)) rests.push_back(std::remainder(x, modulus));
-      low_a = std::min(low_a, x), high_a = std::max(high_a, x);
-      low_b = std::min(low_b, y), high_b = std::max(high_b, y);
+    struct Rests {
+      std::vector<double> values;  // of the elements that differ
+      double low_a = INFINITY, high_a = -INFINITY, low_b = INFINITY, high_b = -INFINITY;
+      void add(const Rests& other) {
+        for (const double value : other.values)
+          if (values.size() < 512) values.push_back(value);
+        low_a = std::min(low_a, other.low_a), high_a = std::max(high_a, other.high_a);
+        low_b = std::min(low_b, other.low_b), high_b = std::max(high_b, other.high_b);
+      }
+    } rests;
+    const bool is_it = fold(rests, [&](Rests& part, double x, double y, std::int64_t) {
+      if (x != y && part.values.size() < sample_.size()) part.values.push_back(std::remainder(x, modulus));
+      part.low_a = std::min(part.low_a, x), part.high_a = std::max(part.high_a, x);
+      part.low_b = std::min(part.low_b, y), part.high_b = std::max(part.high_b, y);
       return holds(x, y);
     });
-    const Evidence evidence = weigh(rests, 0);
+    const Evidence evidence = weigh(rests.values, 0);
     if (!is_it || !pays(evidence.bits, evidence.most, 0)) continue;
-    if (high_b - low_b < modulus) return fmt::format("b is a, wrapped at {:.0f}", modulus);
-    if (high_a - low_a < modulus) return fmt::format("a is b, wrapped at {:.0f}", modulus);
+    const auto text = [&](const std::string& from, double low, double high, DType dtype) {
+      const double first = low >= 0 && high < modulus                  ? 0
+                           : low >= -modulus / 2 && high < modulus / 2 ? -modulus / 2
+                                                                       : low;
+      const std::string wide = cast(from, DType::I64);
+      return cast(first == 0 ? fmt::format("{} % {:.0f}", wide, modulus)
+                             : fmt::format("({} - {:.0f}) % {:.0f} + {:.0f}", wide, first, modulus, first),
+                  dtype);
+    };
+    if (rests.high_b - rests.low_b < modulus)
+      return said("wrapped", fmt::format("b is a, wrapped at {:.0f}", modulus),
+                  text(source(), rests.low_b, rests.high_b, view_b_.dtype));
+    if (rests.high_a - rests.low_a < modulus && !is_reshaped_)
+      return {"wrapped",
+              fmt::format("a is b, wrapped at {:.0f}", modulus),
+              "a = " + text("b", rests.low_a, rests.high_a, view_a_.dtype),
+              {}};
   }
   return {};
 }
 
 // 0, or a by 1 / (1 - p), where p is the share of zeros. Which elements are zero is fitted: it costs what it takes to
 // say.
-std::string RelationSearch::dropped_out() {
-  if (!is_elementwise_ || is_integer_) return {};
+Explanation RelationSearch::dropped_out() {
+  if (!scan_.is_elementwise || is_integer_) return {};
   std::int64_t at_largest = -1;
   std::vector<double> kept;
   double dropped = 0;
@@ -82,33 +118,45 @@ std::string RelationSearch::dropped_out() {
   for (const std::int64_t at : sample_)
     if (!fits(predict(a_[at], b_[at]), b_[at])) return {};
   const double total = dropped + static_cast<double>(kept.size()), part = dropped / total;
-  const double said = -total * (part * std::log2(part) + (1 - part) * std::log2(1 - part));
+  const double choice = -total * (part * std::log2(part) + (1 - part) * std::log2(1 - part));
   const Evidence evidence = weigh(kept, tolerance_);
-  if (part == 1 || !pays(evidence.bits - said, evidence.most, 1) || passes_-- <= 0) return {};
-  double zeros = 0, all = 0;
-  const bool is_it = for_each([&](double x, double y, std::int64_t) {
-    all += x != 0;
-    zeros += x != 0 && y == 0;
+  if (part == 1 || !pays(evidence.bits - choice, evidence.most, 1) || passes_-- <= 0) return {};
+  Counts counts;
+  const bool is_it = fold(counts, [&](Counts& part_of, double x, double y, std::int64_t) {
+    part_of.all += x != 0;
+    part_of.zeros += x != 0 && y == 0;
     return fits(predict(x, y), y);
   });
+  const auto [zeros, all] = counts;
   const double expected = 1 - 1 / factor;
   if (!is_it || std::abs(zeros / all - expected) > 5 * std::sqrt(expected * (1 - expected) / all)) return {};
-  return fmt::format("b is a under dropout: {} a, or 0 for {:.3g} % of the elements", fmt::format("{:.6g}", factor),
-                     100 * zeros / all);
+  return said(
+      "dropout",
+      fmt::format("b is a under dropout: {:.6g} a, or 0 for {:.3g} % of the elements", factor, 100 * zeros / all),
+      as_b(fmt::format("np.where(b == 0, 0, {} * {})", source(),
+                       short_number(factor, tolerance_ / (8 * scan_.largest_a))),
+           true));
 }
 
-std::string RelationSearch::grouped() {
+Explanation RelationSearch::grouped() {
   constexpr std::int64_t kMostGroups = 1 << 20;
   constexpr std::int64_t kFewestOfAGroup = 8;
-  if (!is_elementwise_ || is_integer_ || shape_.size() < 2 || !pays(evidence_.bits, evidence_.most, 0)) return {};
+  if (!scan_.is_elementwise || is_integer_ || shape_.size() < 2 || !pays(evidence_.bits, evidence_.most, 0)) return {};
   std::vector<Grouping> groupings;
-  for (std::size_t axis = 0; axis < shape_.size(); ++axis)
-    groupings.push_back({shape_[axis], inner(axis), fmt::format("slice along axis {}", axis)});
-  if (shape_.size() > 2) groupings.push_back({count_ / shape_.back(), shape_.back(), "row of the last axis"});
+  for (std::size_t axis = 0; axis < shape_.size(); ++axis) {
+    Shape shape(shape_.size(), 1);
+    shape[axis] = shape_[axis];
+    groupings.push_back({shape_[axis], inner(axis), fmt::format("slice along axis {}", axis), std::move(shape)});
+  }
+  if (shape_.size() > 2) {
+    Shape shape = shape_;
+    shape.back() = 1;
+    groupings.push_back({count_ / shape_.back(), shape_.back(), "row of the last axis", std::move(shape)});
+  }
   for (const Grouping& grouping : groupings) {
     if (grouping.count < 2 || grouping.count > kMostGroups || count_ / grouping.count < kFewestOfAGroup) continue;
     if (!may_be_grouped_by(grouping)) continue;
-    if (std::string words = grouped_by(grouping); !words.empty()) return words;
+    if (Explanation found = grouped_by(grouping); found.found()) return found;
   }
   return {};
 }
@@ -146,14 +194,19 @@ bool RelationSearch::may_be_grouped_by(const Grouping& grouping) const {
   return telling >= 2;
 }
 
-std::string RelationSearch::grouped_by(const Grouping& grouping) {
+Explanation RelationSearch::grouped_by(const Grouping& grouping) {
   if (passes_ < 2) return {};
   --passes_;
   std::vector<Line> lines(static_cast<std::size_t>(grouping.count));
-  for_each([&](double x, double y, std::int64_t at) {
-    if (std::isfinite(x)) lines[static_cast<std::size_t>(grouping.of(at))].add(x, y);
-    return true;
-  });
+  alignas(64) double block_a[DoubleReader::kBlock], block_b[DoubleReader::kBlock];
+  for (std::int64_t begin = 0; begin < count_; begin += DoubleReader::kBlock) {
+    const std::int64_t size = std::min(DoubleReader::kBlock, count_ - begin);
+    reader_a_.read(begin, size, block_a);
+    reader_b_.read(begin, size, block_b);
+    for (std::int64_t i = 0; i < size; ++i)
+      if (std::isfinite(block_a[i]))
+        lines[static_cast<std::size_t>(grouping.of(begin + i))].add(block_a[i], block_b[i]);
+  }
   for (Line& line : lines) line.fit();
   if (!verify([&](double x, std::int64_t at) {
         const Line& line = lines[static_cast<std::size_t>(grouping.of(at))];
@@ -163,19 +216,43 @@ std::string RelationSearch::grouped_by(const Grouping& grouping) {
   bool is_scaled = true, is_shifted = true;
   double low_scale = INFINITY, high_scale = -INFINITY, low_offset = INFINITY, high_offset = -INFINITY;
   for (const Line& line : lines) {
-    if (!(line.high > line.low)) continue;  // its elements are all equal: any scale would do
+    if (!(line.high > line.low)) {  // its elements are all equal: any scale would do
+      is_scaled &= line.high != 0 || line.at_high == 0;
+      continue;
+    }
     is_scaled &= std::abs(line.offset) <= tolerance_;
-    is_shifted &= std::abs(line.scale - 1) * largest_a_ <= 4 * tolerance_;
+    is_shifted &= std::abs(line.scale - 1) * scan_.largest_a <= 4 * tolerance_;
     low_scale = std::min(low_scale, line.scale), high_scale = std::max(high_scale, line.scale);
     low_offset = std::min(low_offset, line.offset), high_offset = std::max(high_offset, line.offset);
   }
-  if (is_scaled)
-    return fmt::format("b is a, each {} scaled by its own factor ({:.6g} to {:.6g})", grouping.name, low_scale,
-                       high_scale);
-  if (is_shifted)
-    return fmt::format("b is a, each {} shifted by its own offset ({:.6g} to {:.6g})", grouping.name, low_offset,
-                       high_offset);
-  return fmt::format("b is a, each {} by its own factor and offset", grouping.name);
+  ExplanationArray factors{"factors", grouping.shape, {}}, offsets{"offsets", grouping.shape, {}};
+  for (const Line& line : lines) {
+    const bool is_point = line.high == line.low;
+    const double center = (line.low + line.high) / 2;
+    const bool is_by_factor = is_point && is_scaled && line.high != 0;
+    factors.values.push_back(is_by_factor ? line.at_high / line.high : line.scale);
+    offsets.values.push_back(is_shifted && !is_point && line.high > line.low ? (line.at_low + line.at_high) / 2 - center
+                                                                             : line.offset);
+  }
+  Explanation found;
+  if (is_scaled) {
+    found = said("scaled",
+                 fmt::format("b is a, each {} scaled by its own factor ({:.6g} to {:.6g})", grouping.name, low_scale,
+                             high_scale),
+                 as_b(source() + " * factors", true));
+    found.arrays = {std::move(factors)};
+  } else if (is_shifted) {
+    found = said("shifted",
+                 fmt::format("b is a, each {} shifted by its own offset ({:.6g} to {:.6g})", grouping.name, low_offset,
+                             high_offset),
+                 as_b(source() + " + offsets", true));
+    found.arrays = {std::move(offsets)};
+  } else {
+    found = said("affine", fmt::format("b is a, each {} by its own factor and offset", grouping.name),
+                 as_b(source() + " * factors + offsets", true));
+    found.arrays = {std::move(factors), std::move(offsets)};
+  }
+  return found;
 }
 
 }  // namespace tenscope::compare
