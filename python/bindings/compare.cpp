@@ -1,5 +1,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <filesystem>
 
@@ -9,6 +10,7 @@
 #include "compare/value_diff.hpp"
 #include "format/format.hpp"
 #include "kernels/simd_target.hpp"
+#include "tenscope/explain.hpp"
 
 namespace {
 
@@ -54,6 +56,22 @@ nb::object tensors_close(nb::handle a, nb::handle b, double atol, double rtol, b
   }
   const auto options = compare_options(atol, rtol, equal_nan);
   return nb::cast(without_gil([&] { return kernels::all_close(x.view, y.view, options); }));
+}
+
+// (relation, words, numpy, [(name, shape, values, are they integers)]).
+nb::tuple explain_tensors(nb::handle a, nb::handle b) {
+  python::BorrowedTensor x;
+  python::BorrowedTensor y;
+  for (auto [borrowed, object] : {std::pair{&x, a}, std::pair{&y, b}}) {
+    if (borrowed->borrow(object.ptr()) != python::Borrowed::Ok) {
+      throw Error(ErrorCode::Unsupported, "cannot explain this tensor: " + borrowed->reason);
+    }
+  }
+  const Explanation found = without_gil([&] { return explain(x.view, y.view); });
+  nb::list arrays;
+  for (const ExplanationArray& array : found.arrays)
+    arrays.append(nb::make_tuple(array.name, array.shape, array.values, array.is_integer));
+  return nb::make_tuple(found.relation, found.words, found.numpy, arrays);
 }
 
 }  // namespace
@@ -117,5 +135,9 @@ void init_compare(nb::module_& m) {
       },
       nb::arg("a"), nb::arg("b"), nb::arg("atol").none(), nb::arg("rtol").none(), nb::arg("ulp").none(),
       nb::arg("equal_nan"));
+  m.def(
+      "explain", &explain_tensors, nb::arg("a"), nb::arg("b"),
+      nb::sig(
+          "def explain(a: object, b: object) -> tuple[str, str, str, list[tuple[str, list[int], list[float], bool]]]"));
   m.def("simd_target", &kernels::simd_target);
 }

@@ -2,6 +2,7 @@
 
 from tenscope._core import disable, enable, record, step
 from tenscope._core import version as __version__
+from tenscope.comparing.explaining import Explanation, explain
 from tenscope.comparing.runs import Diff
 from tenscope.comparing.values import ValueDiff, compare, diff
 from tenscope.errors import (
@@ -28,6 +29,7 @@ __all__ = [
     "Diff",
     "Error",
     "Event",
+    "Explanation",
     "Hdf5Saver",
     "IoError",
     "NotFoundError",
@@ -49,6 +51,7 @@ __all__ = [
     "diff",
     "disable",
     "enable",
+    "explain",
     "gather",
     "init",
     "load",

@@ -49,6 +49,11 @@ constexpr Command kCommands[] = {
      "  tenscope map runs/torch runs/engine --write engine.map\n"
      "  tenscope diff runs/torch runs/engine --map-file engine.map",
      prepare_map},
+    {"explain", "Say how one tensor follows from another, in words and as a NumPy expression",
+     "  tenscope explain a.npy b.npy\n"
+     "  tenscope explain model.safetensors:q_proj.weight other.safetensors:attn_q.weight\n"
+     "  tenscope explain runs/good:blocks.0.attn.output runs/bad:blocks.0.attn.output --step 3 --json",
+     prepare_explain},
     {"repro", "Tell how to run a recording again, or what differs from here and now",
      "  tenscope repro runs/20261115_201530\n"
      "  tenscope repro runs --check\n"

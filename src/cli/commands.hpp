@@ -34,6 +34,7 @@ struct Command {
 Action prepare_check(CLI::App& app);
 Action prepare_completion(CLI::App& app);
 Action prepare_diff(CLI::App& app);
+Action prepare_explain(CLI::App& app);
 Action prepare_export(CLI::App& app);
 Action prepare_graph(CLI::App& app);
 Action prepare_ls(CLI::App& app);
