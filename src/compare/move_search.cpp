@@ -49,32 +49,35 @@ void for_each_choice(std::size_t count, std::size_t wanted, const F& f) {
 
 ValueRange range_of(const TensorView& view) {
   const DoubleReader reader(view);
-  ValueRange all;
-  std::mutex mutex;
+  const int threads = kernels::thread_count(reader.bytes(), 0);
+  std::vector<ValueRange> parts(static_cast<std::size_t>(threads));
   constexpr std::int64_t kChunk = DoubleReader::kBlock * 64;
-  kernels::for_each_chunk(
-      reader.count(), kChunk, kernels::thread_count(reader.bytes(), 0), [&](int, std::int64_t begin, std::int64_t end) {
-        alignas(64) double block[DoubleReader::kBlock];
-        ValueRange range;
-        range.at_largest = begin;
-        for (; begin < end; begin += DoubleReader::kBlock) {
-          const std::int64_t size = std::min(DoubleReader::kBlock, end - begin);
-          reader.read(begin, size, block);
-          for (std::int64_t i = 0; i < size; ++i) {
-            range.is_zero &= block[i] == 0;
-            if (!std::isfinite(block[i])) continue;
-            range.low = std::min(range.low, block[i]);
-            range.high = std::max(range.high, block[i]);
-            if (std::abs(block[i]) > range.largest) range.largest = std::abs(block[i]), range.at_largest = begin + i;
-          }
-        }
-        const std::lock_guard lock(mutex);
-        all.is_zero &= range.is_zero;
-        all.low = std::min(all.low, range.low);
-        all.high = std::max(all.high, range.high);
-        if (range.largest > all.largest || (range.largest == all.largest && range.at_largest < all.at_largest))
-          all.largest = range.largest, all.at_largest = range.at_largest;
-      });
+  kernels::for_each_chunk(reader.count(), kChunk, threads, [&](int worker, std::int64_t begin, std::int64_t end) {
+    alignas(64) double block[DoubleReader::kBlock];
+    ValueRange& range = parts[static_cast<std::size_t>(worker)];
+    for (; begin < end; begin += DoubleReader::kBlock) {
+      const std::int64_t size = std::min(DoubleReader::kBlock, end - begin);
+      reader.read(begin, size, block);
+      std::int64_t news = range.is_zero ? 1 : 0;  // most blocks have none
+      for (std::int64_t i = 0; i < size; ++i) news += !(block[i] >= range.low && block[i] <= range.high);
+      for (std::int64_t i = 0; i < size && news > 0; ++i) {
+        range.is_zero &= block[i] == 0;
+        if (!std::isfinite(block[i])) continue;
+        range.low = std::min(range.low, block[i]);
+        range.high = std::max(range.high, block[i]);
+        if (std::abs(block[i]) > range.largest) range.largest = std::abs(block[i]), range.at_largest = begin + i;
+      }
+    }
+  });
+  ValueRange all;
+  all.at_largest = INT64_MAX;
+  for (const ValueRange& part : parts) {
+    all.is_zero &= part.is_zero;
+    all.low = std::min(all.low, part.low);
+    all.high = std::max(all.high, part.high);
+    if (part.largest > all.largest || (part.largest == all.largest && part.at_largest < all.at_largest))
+      all.largest = part.largest, all.at_largest = part.at_largest;
+  }
   return all;
 }
 
@@ -430,8 +433,21 @@ bool MoveSearch::verify_order(const Alignment& way, std::size_t axis, const Shap
   };
   if (!agrees_on_sample(from)) return false;
   constexpr std::int64_t kWorthABlock = 32;
-  if (inner < kWorthABlock) return verify_by(from);
   if (passes_-- <= 0) return false;
+  if (inner < kWorthABlock) {
+    const std::int64_t row = size_b * inner;
+    return holds_for_all(count_b_ / row, std::max<std::int64_t>(1, (1 << 14) / row),
+                         [&](std::int64_t begin, std::int64_t end) {
+                           for (std::int64_t at = begin; at < end; ++at)
+                             for (std::int64_t i = 0; i < size_b; ++i) {
+                               const std::int64_t to = at * row + i * inner;
+                               const std::int64_t source = (at * size_a + order[static_cast<std::size_t>(i)]) * inner;
+                               for (std::int64_t k = 0; k < inner; ++k)
+                                 if (!fits(at_a_[source + k], at_b_[to + k])) return false;
+                             }
+                           return true;
+                         });
+  }
   const DoubleReader reader_a(a_), reader_b(b_);
   return holds_for_all(count_b_ / inner, std::max<std::int64_t>(1, (1 << 15) / inner),
                        [&](std::int64_t begin, std::int64_t end) {

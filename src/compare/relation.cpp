@@ -66,6 +66,35 @@ void RelationSearch::Scan::add(double x, double y, std::int64_t at) {
   if (at_other < 0) at_other = at;
 }
 
+// Most blocks change nothing but, perhaps, the largest values: those are found in lanes, without a branch.
+void RelationSearch::Scan::add_block(const double* x, const double* y, std::int64_t begin, std::int64_t size) {
+  constexpr int kLanes = 8;
+  struct Lanes {
+    double low_x[kLanes], high_x[kLanes], low_y[kLanes], high_y[kLanes], apart[kLanes], trouble[kLanes];
+  } lanes;
+  for (int k = 0; k < kLanes; ++k) {
+    lanes.low_x[k] = lanes.low_y[k] = INFINITY;
+    lanes.high_x[k] = lanes.high_y[k] = -INFINITY;
+    lanes.apart[k] = lanes.trouble[k] = 0;
+  }
+  const std::int64_t whole = size / kLanes * kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes)
+    for (int k = 0; k < kLanes; ++k) {
+      const double p = x[i + k], q = y[i + k], d = std::abs(p - q);
+      lanes.low_x[k] = p < lanes.low_x[k] ? p : lanes.low_x[k];
+      lanes.high_x[k] = p > lanes.high_x[k] ? p : lanes.high_x[k];
+      lanes.low_y[k] = q < lanes.low_y[k] ? q : lanes.low_y[k];
+      lanes.high_y[k] = q > lanes.high_y[k] ? q : lanes.high_y[k];
+      lanes.apart[k] = d > lanes.apart[k] ? d : lanes.apart[k];
+      lanes.trouble[k] += p * 0 + q * 0;  // NaN where one is not finite
+    }
+  bool is_news = is_a_zero || is_b_zero;
+  for (int k = 0; k < kLanes; ++k)
+    is_news |= lanes.trouble[k] != 0 || lanes.low_x[k] < line.low || lanes.high_x[k] > line.high ||
+               lanes.low_y[k] < low_b || lanes.high_y[k] > high_b || lanes.apart[k] > largest_difference;
+  for (std::int64_t i = is_news ? 0 : whole; i < size; ++i) add(x[i], y[i], begin + i);
+}
+
 void RelationSearch::Scan::add(const Scan& other) {
   const auto take = [](double& value, std::int64_t& at, double other_value, std::int64_t other_at) {
     if (other_at >= 0 && (other_value > value || (other_value == value && other_at < at)))
@@ -104,10 +133,19 @@ RelationSearch::RelationSearch(const TensorView& a, const TensorView& b)
 }
 
 void RelationSearch::scan() {
-  fold(scan_, [](Scan& part, double x, double y, std::int64_t at) {
-    part.add(x, y, at);
-    return true;
+  std::vector<Scan> parts(
+      static_cast<std::size_t>(threads_));  // one for each thread: the first of equals is found below
+  constexpr std::int64_t kChunk = DoubleReader::kBlock * 64;
+  kernels::for_each_chunk(count_, kChunk, threads_, [&](int worker, std::int64_t begin, std::int64_t end) {
+    alignas(64) double block_a[DoubleReader::kBlock], block_b[DoubleReader::kBlock];
+    for (; begin < end; begin += DoubleReader::kBlock) {
+      const std::int64_t size = std::min(DoubleReader::kBlock, end - begin);
+      reader_a_.read(begin, size, block_a);
+      reader_b_.read(begin, size, block_b);
+      parts[static_cast<std::size_t>(worker)].add_block(block_a, block_b, begin, size);
+    }
   });
+  for (const Scan& part : parts) scan_.add(part);
   scan_.line.fit();
   scan_.low_a = std::min(scan_.low_a, scan_.line.low);
   scan_.high_a = std::max(scan_.high_a, scan_.line.high);

@@ -55,6 +55,7 @@ class RelationSearch {
     std::int64_t at_largest_b = -1, at_difference = -1, at_other = -1;  // at_other: finite on one side only
     bool is_a_zero = true, is_b_zero = true, is_elementwise = true;
     void add(double x, double y, std::int64_t at);
+    void add_block(const double* x, const double* y, std::int64_t begin, std::int64_t size);
     void add(const Scan& other);
   };
   struct Box {  // the smallest that holds some elements
@@ -112,11 +113,34 @@ class RelationSearch {
       if (!fits(predict(a_[at], at), b_[at])) return false;
     return verify(predict);
   }
+  // By blocks: first all of one without a branch, then one by one where some are not near.
   template <class Predict>
   bool verify(const Predict& predict) {
-    Nothing nothing;
-    return passes_-- > 0 &&
-           fold(nothing, [&](Nothing&, double x, double y, std::int64_t at) { return fits(predict(x, at), y); });
+    if (passes_-- <= 0) return false;
+    std::atomic<bool> is_true = true;
+    const double tolerance = tolerance_;
+    for_each_block([&](const double* x, const double* y, std::int64_t begin, std::int64_t size) {
+      int outside = 0;
+      for (std::int64_t i = 0; i < size; ++i) outside += !(std::abs(predict(x[i], begin + i) - y[i]) <= tolerance);
+      for (std::int64_t i = 0; i < size && outside > 0; ++i)
+        if (!fits(predict(x[i], begin + i), y[i])) is_true.store(false, std::memory_order_relaxed);
+      return is_true.load(std::memory_order_relaxed);
+    });
+    return is_true;
+  }
+  // Calls f(a's, b's, begin, size) with the elements of each block, by several threads; false ends its chunk.
+  template <class F>
+  void for_each_block(const F& f) const {
+    constexpr std::int64_t kChunk = DoubleReader::kBlock * 64;
+    kernels::for_each_chunk(count_, kChunk, threads_, [&](int, std::int64_t begin, std::int64_t end) {
+      alignas(64) double block_a[DoubleReader::kBlock], block_b[DoubleReader::kBlock];
+      for (; begin < end; begin += DoubleReader::kBlock) {
+        const std::int64_t size = std::min(DoubleReader::kBlock, end - begin);
+        reader_a_.read(begin, size, block_a);
+        reader_b_.read(begin, size, block_b);
+        if (!f(block_a, block_b, begin, size)) return;
+      }
+    });
   }
 
   std::int64_t inner(std::size_t axis) const;

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "kernels/element.hpp"
@@ -64,10 +66,19 @@ inline constexpr std::array kFloatFormats = {
 
 // x as the format holds it: the nearest, ties to even, subnormal numbers included; infinity beyond its range.
 inline double round_to(const FloatFormat& format, double x) {
-  if (x == 0 || !std::isfinite(x)) return x;
-  const int exponent = std::max(std::ilogb(x), format.min_exponent) - format.precision + 1;
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(x, -exponent)), exponent);
-  return std::abs(rounded) > format.largest ? std::copysign(INFINITY, x) : rounded;
+  const double magnitude = std::abs(x);
+  if (!(magnitude <= std::numeric_limits<double>::max())) return x;
+  double rounded;
+  if (magnitude >= std::ldexp(1.0, format.min_exponent)) {
+    const int shift = 53 - format.precision;
+    const auto bits = std::bit_cast<std::uint64_t>(magnitude);
+    const std::uint64_t half = (std::uint64_t{1} << (shift - 1)) - 1 + (bits >> shift & 1);
+    rounded = std::bit_cast<double>((bits + half) >> shift << shift);
+  } else {  // to a multiple of the smallest number: what is added leaves no room for more
+    const double room = std::ldexp(1.5, 52 + format.min_exponent - format.precision + 1);
+    rounded = (magnitude + room) - room;
+  }
+  return std::copysign(rounded > format.largest ? INFINITY : rounded, x);
 }
 
 }  // namespace tenscope::compare
