@@ -75,9 +75,11 @@ class OrderText {
               0,
               {}};
     const std::int64_t end = last + (step > 0 ? 1 : -1);
-    const std::string stop = end < 0 ? "" : fmt::format("{}", end);
-    const std::string text =
-        step == 1 ? part(first, end) : fmt::format("{}[{}{}:{}:{}]", source_, before_, first, stop, step);
+    const bool is_to_end = last + step >= n_ || last + step < 0;
+    const std::string text = step == 1 ? part(first, end)
+                                       : fmt::format("{}[{}{}:{}:{}]", source_, before_,
+                                                     step > 0 && first == 0 ? "" : fmt::format("{}", first),
+                                                     is_to_end ? "" : fmt::format("{}", end), step);
     return {"slice", fmt::format("b is a slice of a: {}", text), text, 2 * choice_, {}};
   }
 

@@ -222,10 +222,10 @@ std::vector<MoveSearch::Alignment> MoveSearch::alignments() const {
     if (rank_b > 0)
       for_each_choice(rank_a - 1, rank_b - 1, [&](std::uint32_t cuts) { add(merged(shape_a_, cuts), shape_b_); });
   } else if (rank_b > rank_a) {
-    if (rank_a > 0)
-      for_each_choice(rank_b - 1, rank_a - 1, [&](std::uint32_t cuts) { add(shape_a_, merged(shape_b_, cuts)); });
     for_each_choice(rank_b, rank_b - rank_a,
                     [&](std::uint32_t ones) { add(with_ones(shape_a_, rank_b, ones, nullptr), shape_b_); });
+    if (rank_a > 0)
+      for_each_choice(rank_b - 1, rank_a - 1, [&](std::uint32_t cuts) { add(shape_a_, merged(shape_b_, cuts)); });
   }
   add({count_a_}, {count_b_});
   return ways;
@@ -317,6 +317,7 @@ Explanation MoveSearch::shifted_by(const Alignment& way, std::int64_t place) {
     if (!way.is_inserted[k]) left.push_back(way.b[k]);
   if (is_part) text += index_text(ranges);
   const std::string seen = way.a == shape_a_ && left == shape_b_ ? "" : fmt::format(", seen as [{}]", list_text(way.a));
+  if (way.a == shape_a_ && way.b == shape_b_ && axes.empty()) part_ = ranges;
   if (!is_part) return said("rolled", fmt::format("b is a{}, {}", seen, rolled), text, left);
   return said("slice", fmt::format("b is a slice of a: {}", text), text, left);
 }

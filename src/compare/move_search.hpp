@@ -47,6 +47,8 @@ class MoveSearch {
   MoveSearch(const TensorView& a, const TensorView& b, const ValueRange& range_b);
 
   Explanation find();
+  // Where b stands in a, where find() has found that, and the ranks are the same.
+  const std::vector<AxisRange>& part() const { return part_; }
 
  private:
   static constexpr std::int64_t kMostPlaces = 1024;      // of one value in a
@@ -129,6 +131,7 @@ class MoveSearch {
   Evidence evidence_;
   double search_bits_ = 0;
   int passes_ = kMostPasses;
+  std::vector<AxisRange> part_;
 };
 
 // What the order of slices is, with `n` of them in a: a slice, flipped, rolled, blocks exchanged, repeated, any other.

@@ -57,26 +57,34 @@ struct FloatFormat {
   int precision;     // bits of the mantissa, the leading one included
   int min_exponent;  // of the smallest normal number
   double largest;
+  double smallest_normal;
+  double room;  // added to a smaller number and taken away again, it leaves a multiple of the smallest number
 };
 
+constexpr FloatFormat float_format(const char* name, int precision, int min_exponent, double largest) {
+  FloatFormat format{name, precision, min_exponent, largest, 1, 1.5 * 0x1p53};
+  for (int i = min_exponent; i < 0; ++i) format.smallest_normal /= 2, format.room /= 2;
+  for (int i = 0; i < precision; ++i) format.room /= 2;
+  return format;
+}
+
 inline constexpr std::array kFloatFormats = {
-    FloatFormat{"float8_e5m2", 3, -14, 57344}, FloatFormat{"float8_e4m3fn", 4, -6, 448},
-    FloatFormat{"bfloat16", 8, -126, 0x1.FEp127}, FloatFormat{"float16", 11, -14, 65504},
-    FloatFormat{"float32", 24, -126, 0x1.FFFFFEp127}};
+    float_format("float8_e5m2", 3, -14, 57344), float_format("float8_e4m3fn", 4, -6, 448),
+    float_format("bfloat16", 8, -126, 0x1.FEp127), float_format("float16", 11, -14, 65504),
+    float_format("float32", 24, -126, 0x1.FFFFFEp127)};
 
 // x as the format holds it: the nearest, ties to even, subnormal numbers included; infinity beyond its range.
 inline double round_to(const FloatFormat& format, double x) {
   const double magnitude = std::abs(x);
   if (!(magnitude <= std::numeric_limits<double>::max())) return x;
   double rounded;
-  if (magnitude >= std::ldexp(1.0, format.min_exponent)) {
+  if (magnitude >= format.smallest_normal) {
     const int shift = 53 - format.precision;
     const auto bits = std::bit_cast<std::uint64_t>(magnitude);
     const std::uint64_t half = (std::uint64_t{1} << (shift - 1)) - 1 + (bits >> shift & 1);
     rounded = std::bit_cast<double>((bits + half) >> shift << shift);
-  } else {  // to a multiple of the smallest number: what is added leaves no room for more
-    const double room = std::ldexp(1.5, 52 + format.min_exponent - format.precision + 1);
-    rounded = (magnitude + room) - room;
+  } else {
+    rounded = (magnitude + format.room) - format.room;
   }
   return std::copysign(rounded > format.largest ? INFINITY : rounded, x);
 }
