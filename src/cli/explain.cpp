@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 
 struct ExplainOptions {
   std::string a, b;
-  std::optional<std::int64_t> step;
+  std::optional<std::int64_t> step, call;
+  std::optional<int> rank;
 };
 
 // A tensor in a file or a run, and what keeps it alive.
@@ -78,25 +79,25 @@ Named in_file(const std::string& path, const std::string& name) {
                           fmt::join(names, ", "), is_cut ? ", ..." : ""));
 }
 
-Named in_run(const std::string& path, const std::string& pattern, std::optional<std::int64_t> step) {
+Named in_run(const std::string& path, const std::string& pattern, const ExplainOptions& options) {
   const Reader reader = open_run(path);
   warn_of_problems(reader);
   Named found;
   const std::string name = find_name(reader, pattern);
   found.name = fmt::format("{}:{}", path, name);
   std::optional<EventId> last;
-  for (const EventId id : reader.find({.step = step}))
+  for (const EventId id : reader.find({.step = options.step, .call = options.call, .rank = options.rank}))
     if (reader.is_tensor(id) && reader.name(id) == name) last = id;
   if (!last)
-    throw Error(ErrorCode::NotFound, fmt::format("there is no tensor '{}'{}: {}", name,
-                                                 step ? fmt::format(" of step {}", *step) : "", path));
+    throw Error(ErrorCode::NotFound,
+                fmt::format("there is no tensor '{}' with that step, call or rank: {}", name, reader.path().string()));
   found.data = reader.tensor(*last);
   found.view = found.data.view;
   return found;
 }
 
 // FILE, FILE:NAME or RUN:NAME. A path may have colons of its own.
-Named find_tensor(const std::string& text, std::optional<std::int64_t> step) {
+Named find_tensor(const std::string& text, const ExplainOptions& options) {
   std::error_code error;
   if (fs::is_regular_file(text, error)) return in_file(text, "");
   for (std::size_t at = text.find(':'); at != text.npos; at = text.find(':', at + 1)) {
@@ -104,7 +105,7 @@ Named find_tensor(const std::string& text, std::optional<std::int64_t> step) {
     if (name.empty()) continue;
     if (fs::is_regular_file(path, error)) return in_file(path, name);
     if (fs::is_directory(path, error) || fs::is_directory(fs::path("runs") / path, error))
-      return in_run(path, name, step);
+      return in_run(path, name, options);
   }
   if (fs::is_directory(text, error))
     throw Error(ErrorCode::InvalidArgument, fmt::format("which of its tensors? Say {}:NAME", text));
@@ -163,8 +164,10 @@ Action prepare_explain(CLI::App& app) {
   app.add_option("a", options->a, "The tensor a: " + what)->required();
   app.add_option("b", options->b, "The tensor b, likewise")->required();
   app.add_option("--step", options->step, "Of a run: the step (default: the last)");
+  app.add_option("--call", options->call, "Of a run: the call within the step (default: the last)");
+  app.add_option("--rank", options->rank, "Of a run: the rank (default: the last to write it)");
   return [options](const Output& output) {
-    const Named a = find_tensor(options->a, options->step), b = find_tensor(options->b, options->step);
+    const Named a = find_tensor(options->a, *options), b = find_tensor(options->b, *options);
     const Explanation found = explain(a.view, b.view);
     output.json ? print_json(found, a, b) : print_text(found, a, b);
     return found.found() ? kFine : kDifferent;

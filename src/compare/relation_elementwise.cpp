@@ -25,17 +25,17 @@ struct Counts {  // of elements that may be dropped, and of those that are
 // b is a, rounded to a coarser format: every element exactly. Elements that the format holds as they are say nothing.
 // Where b's own format is that one, any b near a agrees with a good chance, and an element says one bit.
 Explanation RelationSearch::rounded() {
-  if (!scan_.is_elementwise || precision_a_ == 0 || precision_b_ == 0) return {};
+  if (precision_a_ == 0 || precision_b_ == 0) return {};
   for (const FloatFormat& format : kFloatFormats) {
     if (format.precision >= precision_a_ || format.precision > precision_b_) continue;
     const auto holds = [&](double x, double y) {
-      return std::isfinite(y) ? round_to(format, x) == y : !std::isfinite(x);
+      return round_to(format, x) == y || (!std::isfinite(y) && !std::isfinite(round_to(format, x)));
     };
     if (!std::all_of(sample_.begin(), sample_.end(), [&](std::int64_t at) { return holds(a_[at], b_[at]); })) continue;
     if (passes_-- <= 0) return {};
     Count changed;
     const bool is_it = fold(changed, [&](Count& part, double x, double y, std::int64_t) {
-      part.count += x != y && std::isfinite(x);
+      part.count += x != y && std::isfinite(y);
       return holds(x, y);
     });
     const double bits = std::clamp(precision_b_ - format.precision, 1, 16);

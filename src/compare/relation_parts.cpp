@@ -61,9 +61,10 @@ std::vector<AxisRange> RelationSearch::Box::ranges(const Shape& shape) const {
 
 // b is a, or one value (0, -inf, NaN; any other where it stands often enough). Which elements is fitted.
 Explanation RelationSearch::masked() {
+  const double tolerance = is_integer_ ? 0 : relative_tolerance_ * std::min(scan_.largest_a, scan_.largest_b);
   std::int64_t first = scan_.at_other >= 0 ? scan_.at_other : scan_.at_difference;
   for (const std::int64_t at : sample_)
-    if (!fits(a_[at], b_[at])) {
+    if (!fits(a_[at], b_[at], tolerance)) {
       first = at;
       break;
     }
@@ -72,10 +73,10 @@ Explanation RelationSearch::masked() {
   std::vector<double> kept;
   for (const std::int64_t at : sample_) {
     if (is_same(b_[at], fill)) continue;
-    if (!fits(a_[at], b_[at])) return {};
+    if (!fits(a_[at], b_[at], tolerance)) return {};
     kept.push_back(b_[at]);
   }
-  const Evidence evidence = weigh(kept, tolerance_);
+  const Evidence evidence = weigh(kept, tolerance);
   if (!pays(evidence.bits, evidence.most, 1) || passes_-- <= 0) return {};
   struct Mask {
     Box box;  // of the elements that are masked
@@ -99,7 +100,7 @@ Explanation RelationSearch::masked() {
     }
     part.lowest_kept = std::min(part.lowest_kept, diagonal);
     part.highest_kept = std::max(part.highest_kept, diagonal);
-    return fits(x, y);
+    return fits(x, y, tolerance);
   });
   if (!is_it || mask.box.count == 0) return {};
   constexpr std::int64_t kOften = 8;
