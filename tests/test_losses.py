@@ -290,9 +290,9 @@ def test_journals_without_segments(tmp_path):
             assert diff.verdict == ("equal" if pair[0] == pair[1] else verdict), pair
             assert f"{segment.name} is missing" in str(diff)
     run = tmp_path / "twice"
-    shown = cli("show", run, "x")
+    shown = cli("show", run, "x", check=2)
     assert "max 22" in shown.stdout and "its bytes are not there: segment 0 is missing" in shown.stdout
-    assert cli_json("show", run, "x")["values"] is None
+    assert cli_json("show", run, "x", check=2)["values"] is None
     assert "are not there" in cli("show", run, "x", "--slice", "0", check=2).stderr
     assert "lost" in cli("ls", run).stdout
     assert f"{segment.name} is missing" in cli("check", run, check=1).stdout

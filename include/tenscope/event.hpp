@@ -38,8 +38,10 @@ inline constexpr std::string_view kNotSeenNote = "not_seen";     // something co
 inline constexpr std::string_view kLeftOutNote = "left_out";     // a limit cut something off
 inline constexpr std::string_view kMatchedNothingNote = "matched_nothing";  // a selector fits nothing
 inline constexpr std::string_view kByPartsNote = "by_parts";  // a tensor without plain bytes, recorded by its parts
-inline constexpr std::string_view kRecomputedNote = "recomputed";  // an activation checkpoint's second forward
-inline constexpr std::string_view kOutOfSyncNote = "out_of_sync";  // tensors in which the ranks differ
+inline constexpr std::string_view kRecomputedNote = "recomputed";         // an activation checkpoint's second forward
+inline constexpr std::string_view kShapesOnlyNote = "shapes_only";        // a call made to learn shapes, not recorded
+inline constexpr std::string_view kPipelineStageNote = "pipeline_stage";  // which stage of a pipeline a module is
+inline constexpr std::string_view kOutOfSyncNote = "out_of_sync";         // tensors in which the ranks differ
 // Settings in force (phase init).
 inline constexpr std::array<std::string_view, 7> kSettingNotes{"seeds",   "determinism", "precision", "backends",
                                                                "threads", "versions",    "optimizer"};

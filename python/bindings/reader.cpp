@@ -163,7 +163,7 @@ void bind_words(nb::module_& m) {
   for (int i = 1; i < static_cast<int>(Phase::Other); ++i) phases.append(to_string(static_cast<Phase>(i)));
   for (const std::string_view note :
        {kClosedNote, kRepairedNote, kBudgetNote, kExceptionNote, kSignalNote, kExitNote, kNotSeenNote, kLeftOutNote,
-        kMatchedNothingNote, kByPartsNote, kRecomputedNote, kOutOfSyncNote})
+        kMatchedNothingNote, kByPartsNote, kRecomputedNote, kShapesOnlyNote, kPipelineStageNote, kOutOfSyncNote})
     notes.append(note);
   for (const std::string_view note : kSettingNotes) notes.append(note);
   m.attr("IO_WORDS") = nb::tuple(ios);

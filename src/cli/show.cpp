@@ -110,7 +110,7 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
     write_shape(json, histogram.counts);
     json.end_object().end_object();
     fmt::print("{}\n", text);
-    return kFine;
+    return is_missing ? kTrouble : kFine;
   }
   fmt::print("{}  step {}  call {}  {}{}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call,
              reader.writers()[reader.writer_index(id)].folder, event.site.empty() ? "" : "  " + event.site);
@@ -121,7 +121,7 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
   fmt::print("{}\n", statistics_text(record, output.color));
   if (!slice) {
     fmt::print("its bytes {}{}\n", is_missing ? "are not there" : "were not kept", why);
-    return kFine;
+    return is_missing ? kTrouble : kFine;
   }
   fmt::print("{}\n", array_text(slice->view()));
   if (element_count(slice->view().shape) > 1) {
