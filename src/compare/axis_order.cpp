@@ -158,7 +158,8 @@ class OrderText {
     for (const Run& run : runs) block = std::gcd(std::gcd(block, run.begin), run.end);
     if (block < 2) return {};
     constexpr std::size_t kMostParts = 16;
-    const double cost = std::lgamma(static_cast<double>(n_ / block) + 1) / std::log(2.0) + choice_;
+    const auto blocks = n_ / block;
+    const double cost = std::lgamma(static_cast<double>(blocks) + 1) / std::log(2.0) + choice_;
     AxisOrder found{"permuted",
                     fmt::format("b is a, with the blocks of {} along axis {} in another order", block, axis_),
                     joined(runs),

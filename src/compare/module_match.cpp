@@ -222,8 +222,9 @@ class Matcher {
   std::size_t likeness(int a, int b) const {
     const ModuleNode &x = a_.nodes[a], &y = b_.nodes[b];
     if (x.children.empty() && y.children.empty())
-      return (x.own != 0 && x.own == y.own ? 2 : 0) + (x.cls != 0 && x.cls == y.cls ? 1 : 0);
-    return static_cast<std::size_t>(2 * shared_children(a, b) + same_names_of_children(a, b));
+      return (x.own != 0 && x.own == y.own ? 2U : 0U) + (x.cls != 0 && x.cls == y.cls ? 1U : 0U);
+    const int alike = 2 * shared_children(a, b) + same_names_of_children(a, b);
+    return static_cast<std::size_t>(alike);
   }
 
   // Of a module and what is in it, level by level as long as that is one child, the one that `alike` likes best.
