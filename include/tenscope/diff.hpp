@@ -83,6 +83,7 @@ struct DiffMetrics {
   std::vector<std::array<std::int64_t, 2>> ranges;  // per axis: the half-open range of slices in which anything differs
   std::string layout;                               // how b lies in a, where they were paired by content
   std::string relation;                             // "b = 4 a", "b is a, flipped along axis 1"; empty: none was found
+  std::string relation_numpy;                       // the same as a statement of NumPy, where that says it all
   DiffObstacle obstacle = DiffObstacle::None;
 };
 

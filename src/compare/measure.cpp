@@ -119,6 +119,7 @@ DiffMetrics describe(const TensorView& a, const TensorView& b) {
   metrics.obstacle = error.obstacle;
   if (!error.is_comparable) {
     metrics.max_abs = metrics.rel_max = metrics.rel_l2 = metrics.correlation = kNan;
+    metrics.relation = find_relation(a, b, &metrics.relation_numpy);
     return metrics;
   }
   metrics.count = error.count;
@@ -142,7 +143,7 @@ DiffMetrics describe(const TensorView& a, const TensorView& b) {
     metrics.worst_a = worst->a;
     metrics.worst_b = worst->b;
   }
-  metrics.relation = find_relation(a, b);
+  metrics.relation = find_relation(a, b, &metrics.relation_numpy);
   return metrics;
 }
 

@@ -42,7 +42,8 @@ PairError measure_values(const Item& a, const Item& b, const Interner& interner)
 // Everything a report says of the difference: worst index, slices, a relation between the two if there is a simple one.
 DiffMetrics describe(const TensorView& a, const TensorView& b);
 
-// A simple relation by which b follows from a, in words, or nothing: "b = 4 a", "b is a, flipped along axis 1".
-std::string find_relation(const TensorView& a, const TensorView& b);
+// A simple relation by which b, which differs from a, follows from it, in words, or nothing: "b = 4 a", "b is a,
+// flipped along axis 1". With `numpy` also as a statement that needs nothing but a.
+std::string find_relation(const TensorView& a, const TensorView& b, std::string* numpy = nullptr);
 
 }  // namespace tenscope::compare

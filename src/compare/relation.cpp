@@ -242,12 +242,14 @@ std::int64_t RelationSearch::inner(std::size_t axis) const {
                          std::multiplies<>());
 }
 
-std::string find_relation(const TensorView& a, const TensorView& b) {
+std::string find_relation(const TensorView& a, const TensorView& b, std::string* numpy) {
   const bool is_complex = kind_of(a.dtype) == DTypeKind::Complex || kind_of(b.dtype) == DTypeKind::Complex;
-  if (is_complex || element_count(a.shape) == 0 ||
-      !std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end()))
-    return {};
-  return RelationSearch(a, b).find().words;
+  if (is_complex || element_count(a.shape) == 0 || element_count(b.shape) == 0) return {};
+  const bool is_of_one_shape = std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end());
+  const Explanation found = is_of_one_shape ? RelationSearch(a, b).find() : explain(a, b);
+  if (!found.found()) return {};
+  if (numpy != nullptr && found.arrays.empty()) *numpy = found.numpy;
+  return found.words;
 }
 
 }  // namespace tenscope::compare

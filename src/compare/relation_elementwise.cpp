@@ -154,11 +154,58 @@ Explanation RelationSearch::grouped() {
     groupings.push_back({count_ / shape_.back(), shape_.back(), "row of the last axis", std::move(shape)});
   }
   for (const Grouping& grouping : groupings) {
-    if (grouping.count < 2 || grouping.count > kMostGroups || count_ / grouping.count < kFewestOfAGroup) continue;
+    if (grouping.count < 2 || grouping.count > kMostGroups) continue;
+    if (count_ / grouping.count < kFewestOfAGroup) {
+      if (Explanation found = scaled_by_small_groups(grouping); found.found()) return found;
+      continue;
+    }
     if (!may_be_grouped_by(grouping)) continue;
     if (Explanation found = grouped_by(grouping); found.found()) return found;
   }
   return {};
+}
+
+// Groups of too few elements for a line each: a factor, read from the largest element of each, is all that is tried.
+// The others must agree with it as parts of themselves, however small, and they alone say something.
+Explanation RelationSearch::scaled_by_small_groups(const Grouping& grouping) {
+  const std::int64_t size = count_ / grouping.count;
+  if (size < 2 || passes_ <= 0) return {};
+  std::vector<std::int64_t> pivots;
+  ExplanationArray factors{"factors", grouping.shape, {}};
+  double low = INFINITY, high = -INFINITY;
+  for (std::int64_t group = 0; group < grouping.count; ++group) {
+    double largest = 0, factor = 1;
+    std::int64_t pivot = -1;
+    for (std::int64_t member = 0; member < size; ++member) {
+      const std::int64_t at =
+          (member / grouping.inner * grouping.count + group) * grouping.inner + member % grouping.inner;
+      const double x = a_[at];
+      if (std::isfinite(x) && std::abs(x) > largest) largest = std::abs(x), factor = b_[at] / x, pivot = at;
+    }
+    low = std::min(low, factor), high = std::max(high, factor);
+    factors.values.push_back(factor);
+    pivots.push_back(pivot);
+  }
+  const auto holds = [&](double x, double y, std::int64_t at) {
+    const double predicted = std::isfinite(x) ? x * factors.values[static_cast<std::size_t>(grouping.of(at))] : x;
+    return fits(predicted, y, 4 * relative_tolerance_ * std::abs(y));
+  };
+  std::vector<double> others;
+  for (const std::int64_t at : sample_) {
+    if (!holds(a_[at], b_[at], at)) return {};
+    if (a_[at] != 0 && pivots[static_cast<std::size_t>(grouping.of(at))] != at) others.push_back(b_[at]);
+  }
+  const Evidence evidence = weigh(std::move(others), tolerance_);
+  constexpr std::size_t kFewestValues = 8;
+  if (evidence.distinct < kFewestValues || !pays(evidence.bits, evidence.most, 1)) return {};
+  --passes_;
+  Nothing nothing;
+  if (!fold(nothing, [&](Nothing&, double x, double y, std::int64_t at) { return holds(x, y, at); })) return {};
+  Explanation found = said(
+      "scaled", fmt::format("b is a, each {} scaled by its own factor ({:.6g} to {:.6g})", grouping.name, low, high),
+      as_b(source() + " * factors", true));
+  found.arrays = {std::move(factors)};
+  return found;
 }
 
 // A line through some elements of each of a few groups; in each the others must lie on it, and say enough.

@@ -105,7 +105,7 @@ Explanation RelationSearch::masked() {
   if (!is_it || mask.box.count == 0) return {};
   constexpr std::int64_t kOften = 8;
   if (fill != 0 && std::isfinite(fill) && mask.box.count < kOften) return {};
-  const std::string value = number_text(fill), say_value = fmt::format("{:.6g}", fill);
+  const std::string value = number_text(fill), say_value = std::isnan(fill) ? "nan" : fmt::format("{:.6g}", fill);
   if (is_matrix && (mask.highest_kept < mask.lowest || mask.lowest_kept > mask.highest)) {
     const bool is_lower = mask.highest_kept < mask.lowest;
     const std::int64_t k = is_lower ? std::clamp<std::int64_t>(0, mask.highest_kept, mask.lowest - 1)
@@ -121,8 +121,9 @@ Explanation RelationSearch::masked() {
   const bool is_box = mask.box.volume() == mask.box.count;
   const double cost = is_box ? 0 : choice_bits(static_cast<double>(sample_.size()), part);
   if (!pays(evidence.bits - cost, evidence.most, 1)) return {};
-  const std::string where = is_box ? fmt::format("in {}", index_text(mask.box.ranges(shape_)))
-                                   : fmt::format("for {:.3g} % of the elements", 100 * part);
+  const std::string box = index_text(mask.box.ranges(shape_));
+  std::string where = is_box ? fmt::format("in {}", box) : fmt::format("for {:.3g} % of the elements", 100 * part);
+  if (!is_box && mask.box.volume() < count_) where += fmt::format(", all in {}", box);
   const std::string is_fill = std::isnan(fill) ? "np.isnan(b)" : fmt::format("b == {}", value);
   return said("masked", fmt::format("b is a, masked: {} {}", say_value, where),
               as_b(fmt::format("np.where({}, {}, {})", is_fill, value, source()), true));
@@ -196,18 +197,26 @@ Explanation RelationSearch::find_weaker() {
 // b is a outside of a block, and perhaps something else of it inside.
 Explanation RelationSearch::but_for_a_block() {
   if (is_reshaped_ || !is_exact_integer_ || shape_.empty()) return {};
-  std::vector<double> agreeing;
-  for (const std::int64_t at : sample_)
-    if (fits(a_[at], b_[at])) agreeing.push_back(b_[at]);
-  const Evidence evidence = weigh(agreeing, tolerance_);
   const double corners = 2 * std::log2(static_cast<double>(count_));
-  if (!pays(evidence.bits - corners, evidence.most, 0)) return {};
+  const auto pays_outside = [&](const auto& is_outside) {
+    std::vector<double> agreeing;
+    for (const std::int64_t at : sample_)
+      if (is_outside(at)) agreeing.push_back(b_[at]);
+    const Evidence evidence = weigh(std::move(agreeing), tolerance_);
+    return pays(evidence.bits - corners, evidence.most, 0);
+  };
+  if (!pays_outside([&](std::int64_t at) { return fits(a_[at], b_[at]); })) return {};
   Box box;
   fold(box, [&](Box& part, double x, double y, std::int64_t at) {
     if (!fits(x, y)) part.add(at, shape_);
     return true;
   });
-  if (box.count == 0 || 2 * box.volume() > count_) return {};
+  const auto is_outside = [&](std::int64_t at) {
+    for (std::size_t k = shape_.size(); k-- > 0; at /= shape_[k])
+      if (const std::int64_t i = at % shape_[k]; i < box.low[k] || i > box.high[k]) return true;
+    return false;
+  };
+  if (box.count == 0 || !pays_outside(is_outside)) return {};
   const std::vector<AxisRange> ranges = box.ranges(shape_);
   const std::string where = index_text(ranges);
   // The block alone, of both.

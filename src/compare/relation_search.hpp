@@ -157,6 +157,7 @@ class RelationSearch {
   Explanation dropped_out();
   Explanation grouped();
   Explanation grouped_by(const Grouping& grouping);
+  Explanation scaled_by_small_groups(const Grouping& grouping);
   bool may_be_grouped_by(const Grouping& grouping) const;
   Explanation masked();
   Explanation of_rank_one();

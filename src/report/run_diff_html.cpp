@@ -95,6 +95,7 @@ class Page {
     if (origin.distribution) row("distribution", distribution_in_words(*origin.distribution));
     if (origin.update) row("update", update_in_words(*origin.update));
     row("relation", origin.metrics.relation);
+    row("in NumPy", origin.metrics.relation_numpy);
     if (origin.last_agreeing) row("last agreeing", origin.last_agreeing->name);
     row("source", origin.place.site);
     if (diff_.rounding) row("after it", rounding_in_words(*diff_.rounding));

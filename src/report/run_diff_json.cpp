@@ -241,6 +241,8 @@ class Writer {
     m.layout.empty() ? json_.null() : json_.text(m.layout);
     json_.key("relation");
     m.relation.empty() ? json_.null() : json_.text(m.relation);
+    json_.key("relation_numpy");
+    m.relation_numpy.empty() ? json_.null() : json_.text(m.relation_numpy);
     json_.key("remark");
     m.obstacle == DiffObstacle::None ? json_.null() : json_.text(obstacle_in_words(m.obstacle));
     json_.end_object();

@@ -81,6 +81,9 @@ class TextReport {
     if (!origin.metrics.layout.empty() && origin.event_b)
       field("in the other", fmt::format("{}: {}", origin.event_b->name, origin.metrics.layout));
     if (!origin.metrics.relation.empty()) field("relation", origin.metrics.relation);
+    // Where the words are a formula already, it says nothing more.
+    if (!origin.metrics.relation_numpy.empty() && !origin.metrics.relation.starts_with("b = "))
+      field("", origin.metrics.relation_numpy);
     if (const std::string text = slices(origin.metrics); !text.empty()) field("only in", text);
     if (origin.seen_as != origin.place.name) field("first seen in", origin.seen_as);
     if (origin.last_agreeing) field("last agreeing", place_in_words(*origin.last_agreeing));
