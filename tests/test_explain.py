@@ -1,4 +1,4 @@
-"""tenscope.explain and `tenscope explain`. The judge is NumPy: the statement that is found, evaluated, gives the tensor."""
+"""tenscope.explain and `tenscope explain`. NumPy judges: the statement that is found, evaluated, gives the tensor."""
 
 import json
 import subprocess
@@ -106,27 +106,57 @@ MASK = np.random.default_rng(1).random(A.shape) < 0.3
         (A, A[16:32].reshape(4, 4, 96), "b is a slice of a: a[16:32]", "b = a[16:32].reshape(4, 4, 96)"),
         (A, A[:, 1::3], "b is a slice of a: a[:, 1::3]", "b = a[:, 1::3]"),
         (A, np.concatenate([A, normal((5, 96), 2)]), "b is a with 5 more behind it along axis 0", "a = b[0:64]"),
-        (A, np.pad(A, ((1, 2), (0, 4))), "b is a, padded with 0: a is b[1:65, 0:96]", "b = np.pad(a, ((1, 2), (0, 4)))"),
+        (
+            A,
+            np.pad(A, ((1, 2), (0, 4))),
+            "b is a, padded with 0: a is b[1:65, 0:96]",
+            "b = np.pad(a, ((1, 2), (0, 4)))",
+        ),
         (A, np.repeat(A, 4, 0), "b is a, each slice along axis 0 4 times", "b = np.repeat(a, 4, axis=0)"),
-        (A, np.tile(A, (1, 3)), "b is a, 3 times behind each other along axis 1", "b = np.concatenate([a] * 3, axis=1)"),
+        (
+            A,
+            np.tile(A, (1, 3)),
+            "b is a, 3 times behind each other along axis 1",
+            "b = np.concatenate([a] * 3, axis=1)",
+        ),
         (
             A,
             swapped(A, 8, 40, 4),
             "b is a, with the blocks 8:12 and 40:44 of axis 0 exchanged",
             "b = np.concatenate([a[0:8], a[40:44], a[12:40], a[8:12], a[44:64]], axis=0)",
         ),
-        (A, A[np.random.default_rng(0).permutation(64)], "b is a, permuted along axis 0", "b = np.take(a, order, axis=0)"),
+        (
+            A,
+            A[np.random.default_rng(0).permutation(64)],
+            "b is a, permuted along axis 0",
+            "b = np.take(a, order, axis=0)",
+        ),
         (A, A.astype(np.float16), "b is a, rounded to float16", "b = a.astype(np.float16)"),
-        (A, A.T.astype(np.float16), "b is a, with axes 0 and 1 exchanged, rounded to float16", "b = a.T.astype(np.float16)"),
+        (
+            A,
+            A.T.astype(np.float16),
+            "b is a, with axes 0 and 1 exchanged, rounded to float16",
+            "b = a.T.astype(np.float16)",
+        ),
         (A, quantised(A, 32), "b is a, quantised in blocks of 32 to 8 bits (q8_0)", None),
         (A, q4_0(A), "b is a, quantised in blocks of 32 to 4 bits (q4_0)", None),
         (A, np.tril(A), "b is a, masked: 0 above diagonal 0 of the last two axes", None),
-        (A, np.where(MASK, -np.inf, A).astype(np.float32), f"b is a, masked: -inf for {100 * MASK.mean():.3g} % of the elements", None),
+        (
+            A,
+            np.where(MASK, -np.inf, A).astype(np.float32),
+            f"b is a, masked: -inf for {100 * MASK.mean():.3g} % of the elements",
+            None,
+        ),
         (A, np.where(np.arange(96) < 32, np.nan, A).astype(np.float32), "b is a, masked: nan in [:, 0:32]", None),
-        (A3, np.repeat(A3[:, -1:], 24, 1), "each slice of b along axis 1 is a's last", "b = np.repeat(a[:, 23:24], 24, axis=1)"),
+        (
+            A3,
+            np.repeat(A3[:, -1:], 24, 1),
+            "each slice of b along axis 1 is a's last",
+            "b = np.repeat(a[:, 23:24], 24, axis=1)",
+        ),
         (A, A * 0, "b is all zero", "b = np.zeros_like(a)"),
     ],
-)  # fmt: skip
+)
 def test_words_and_statements(a, b, words, statement):
     found = check(a, np.ascontiguousarray(b), tolerance=0)
     assert found.words == words

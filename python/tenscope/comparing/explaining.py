@@ -49,7 +49,7 @@ class Explanation:
 
 
 def explain(a: Any, b: Any) -> Explanation:
-    """How ``b`` follows from ``a``: arrays, tensors, or files of them (``"model.safetensors:q.weight"``, ``"RUN:name"``).
+    """How ``b`` follows from ``a``: arrays, tensors, or files of them (``"model.safetensors:q"``, ``"RUN:name"``).
 
     Shapes and dtypes need not be the same. What is said holds for every element, and only what chance cannot explain is
     said. ``print(tenscope.explain(a, b))`` shows it in words and as a NumPy statement::
