@@ -193,3 +193,26 @@ def test_equal_names_pair_where_one_run_alone_has_modules(tmp_path):
     diff = tenscope.diff(torch_run, tmp_path / "plain")
     assert (diff.first_divergence.module, diff.first_divergence.name) == ("head", "head.output")
     assert diff.first_divergence.metrics.relation == "b = 2 a"
+
+
+X = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
+NAN = np.where(np.arange(6)[:, None] == 0, np.nan, X).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "is_same"),
+    [
+        (NAN, NAN.T.copy(), True),
+        (NAN, np.nan_to_num(NAN), False),
+        (np.arange(20) + 2**60, np.arange(20) + 2**60 + 1, False),
+        (X + 1j * X, X + 2j * X, False),
+        (X, np.where(X > 1, np.inf, X).astype(np.float32), False),
+        (np.zeros((0, 4), np.float32), np.zeros((4, 0), np.float32), False),
+    ],
+    ids=["nan", "nan-and-zero", "big-integers", "complex", "infinity", "empty"],
+)
+def test_what_is_paired_by_content_is_not_called_equal_where_it_is_not(tmp_path, a, b, is_same):
+    for run_name, name, value in (("a", "x", a), ("b", "y", b)):
+        with tenscope.init(tmp_path, name=run_name) as run:
+            run.record(name, value)
+    assert bool(tenscope.diff(tmp_path / "a", tmp_path / "b")) != is_same

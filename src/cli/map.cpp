@@ -58,7 +58,7 @@ void print_table(const RunDiff& diff, const Output& output) {
   if (!shown.empty()) fmt::print("{}", table.text(output.color));
   fmt::print("{} of {} tensors and other values of the first run have a partner among {} of the second; {}\n",
              diff.compared, diff.total_a, diff.total_b,
-             shown.empty() ? "all by their names" : fmt::format("{} under another name", shown.size()));
+             shown.empty() ? "none under another name" : fmt::format("{} under another name", shown.size()));
 }
 
 }  // namespace

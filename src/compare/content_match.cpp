@@ -333,6 +333,7 @@ class Matcher {
   static double error(const std::vector<double>& a, const std::vector<double>& b) {
     double difference = 0, norm = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
+      if (!std::isfinite(a[i]) || !std::isfinite(b[i])) continue;
       difference += (b[i] - a[i]) * (b[i] - a[i]);
       norm += a[i] * a[i];
     }

@@ -26,23 +26,30 @@ using Shape = std::vector<std::int64_t>;
 
 constexpr std::int64_t kSample = 256;
 constexpr std::size_t kMostAtoms = 5;
+constexpr double kLargestExact = 0x1p53;
 constexpr std::size_t kMostSplits = 24;  // of one axis
 
 std::int64_t product(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// Any element of a tensor as a double, by its place in C order; what is not finite counts as 0.
+// Any element of a tensor as a double, by its place in C order.
 class Elements {
  public:
   explicit Elements(const TensorView& view)
       : reader_(view), widen_(kernels::compare_table().widen[static_cast<std::size_t>(view.dtype)]) {}
 
-  double at(std::int64_t index) const {
+  double value(std::int64_t index) const {
     alignas(16) std::byte scratch[16];
     double value[2];
     widen_(reader_.read(index, 1, scratch), 1, value);
-    return std::isfinite(value[0]) ? value[0] : 0;
+    return value[0];
+  }
+
+  // For the search: what is not finite counts as 0.
+  double at(std::int64_t index) const {
+    const double found = value(index);
+    return std::isfinite(found) ? found : 0;
   }
 
  private:
@@ -210,7 +217,11 @@ void simplify(Layout& layout, const Shape& axes) {
 
 class Search {
  public:
-  Search(const TensorView& a, const TensorView& b, double limit) : a_(a), b_(b), limit_(limit) {}
+  Search(const TensorView& a, const TensorView& b, double limit)
+      : a_(a),
+        b_(b),
+        limit_(limit),
+        is_integer_(kind_of(a.dtype) != DTypeKind::Float || kind_of(b.dtype) != DTypeKind::Float) {}
 
   std::optional<FoundLayout> find(Grid grid_a, Grid grid_b, const AxisSizes& known) {
     if (grid_a.count() != grid_b.count()) {
@@ -231,6 +242,7 @@ class Search {
     if (best_.layout.sizes.empty()) return std::nullopt;
     simplify(best_.layout, grid_a_.shape);
     best_.error = error_of(rearranged(grid_a_, best_.layout.sizes, best_.layout.order));
+    if (!std::isfinite(best_.error)) return std::nullopt;
     return best_;
   }
 
@@ -293,17 +305,21 @@ class Search {
     for_each_offset(grid, [&](std::int64_t at) { of_a.push_back(a_.at(at)); });
     double sum = 0, norm = 0;
     std::size_t i = 0;
+    bool is_exact = true;
     for_each_offset(grid_b_, [&](std::int64_t at) {
       const double difference = b_.at(at) - of_a[i];
+      is_exact &= std::abs(of_a[i]) < kLargestExact;
       sum += difference * difference;
       norm += of_a[i] * of_a[i];
       ++i;
     });
+    if (!is_exact && is_integer_) return std::numeric_limits<double>::infinity();
     return std::sqrt(sum / std::max(norm, std::numeric_limits<double>::min()));
   }
 
   Elements a_, b_;
   double limit_;
+  bool is_integer_;  // at least one of them: beyond 2^53 a double does not hold it
   Grid grid_a_, grid_b_;
   std::vector<std::int64_t> places_;
   std::vector<double> sample_;
@@ -332,10 +348,13 @@ std::string Layout::in_words() const {
 
 std::optional<FoundLayout> find_layout(const TensorView& a, const TensorView& b, const AxisSizes& known, double limit) {
   if (element_count(a.shape) == 0 || element_count(b.shape) == 0) return std::nullopt;
+  if (kind_of(a.dtype) == DTypeKind::Complex || kind_of(b.dtype) == DTypeKind::Complex) return std::nullopt;
   return Search(a, b, limit).find(whole(a), whole(b), known);
 }
 
 std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout) {
+  if (kind_of(a.dtype) == DTypeKind::Complex || kind_of(b.dtype) == DTypeKind::Complex) return std::nullopt;
+  const bool is_integer = kind_of(a.dtype) != DTypeKind::Float || kind_of(b.dtype) != DTypeKind::Float;
   const Elements of_a(a), of_b(b);
   const Grid all_a = whole(a), all_b = whole(b);
   if (!are_within(layout.of_a, all_a) || !are_within(layout.of_b, all_b)) return std::nullopt;
@@ -355,8 +374,10 @@ std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const L
   result.a.reserve(count);
   result.b.reserve(count);
   for (const auto& [at_a, at_b] : places) {
-    result.a.push_back(of_a.at(at_a));
-    result.b.push_back(of_b.at(at_b));
+    result.a.push_back(of_a.value(at_a));
+    result.b.push_back(of_b.value(at_b));
+    if (is_integer && std::max(std::abs(result.a.back()), std::abs(result.b.back())) >= kLargestExact)
+      return std::nullopt;
   }
   return laid_out;
 }

@@ -37,6 +37,7 @@ struct FoundLayout {
 using AxisSizes = std::set<std::int64_t>;
 
 // The best way to lay a out as b, if there is one in which they agree to `limit`. Tries a sample of elements first.
+// Nothing for complex tensors, and for integers that a double does not hold.
 std::optional<FoundLayout> find_layout(const TensorView& a, const TensorView& b, const AxisSizes& known, double limit);
 
 // The elements of both that belong together, as doubles in the order of a.
@@ -44,7 +45,7 @@ struct LaidOut {
   std::vector<double> a, b;
   std::vector<std::int64_t> shape;  // of both
 };
-// Nothing where the layout is not one of these shapes.
+// Nothing where the layout is not one of these shapes, or where doubles do not hold the elements.
 std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout);
 
 }  // namespace tenscope::compare

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <complex>
 #include <vector>
 
 namespace tenscope::compare {
@@ -69,6 +70,19 @@ TEST(Layout, WhatDoesNotAgreeHasALargeError) {
   ASSERT_TRUE(found);
   EXPECT_GT(found->error, 1e-3);
   EXPECT_FALSE(find_layout(view(a.data(), {4, 6}), view(b.data(), {5, 4}), {}, 1e-6));
+}
+
+TEST(Layout, IsExactOrNotFound) {
+  const std::vector<std::int64_t> a = {1LL << 60, 2, 3, 4}, b = {(1LL << 60) + 1, 2, 3, 4};
+  EXPECT_FALSE(find_layout(view(a.data(), {2, 2}), view(b.data(), {4}), {2, 4}, 0));
+  const std::vector<std::complex<float>> c = {{1, 2}, {3, 4}}, d = {{1, 5}, {3, 6}};
+  EXPECT_FALSE(find_layout(view(c.data(), {2}), view(d.data(), {1, 2}), {2}, 1e-3));
+  std::vector<float> e = numbers(6);
+  const std::vector<float> f = {0, e[1], e[2], e[3], e[4], e[5]};
+  e[0] = std::nanf("");
+  const auto found = find_layout(view(e.data(), {6}), view(f.data(), {2, 3}), {2, 3, 6}, 1e-6);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(std::isnan(lay_out(view(e.data(), {6}), view(f.data(), {2, 3}), found->layout)->a[0]));
 }
 
 }  // namespace
