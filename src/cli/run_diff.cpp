@@ -71,11 +71,10 @@ int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Ou
   RankCoverage coverage;
   const std::vector<RankDifference> differences = diff_ranks(run, &coverage);
   const std::size_t parts = coverage.not_compared.size();
-  const bool has_any = coverage.compared > 0 || parts > 0;
   if (output.json) {
     std::string text;
     JsonWriter json(text);
-    json.begin_object().key("equal").boolean(has_any && differences.empty()).key("compared");
+    json.begin_object().key("equal").boolean(coverage.compared > 0 && differences.empty()).key("compared");
     json.number(static_cast<std::int64_t>(coverage.compared)).key("not_compared").begin_array();
     for (const std::string& name : coverage.not_compared) json.text(name);
     json.end_array().key("differences").begin_array();
@@ -109,7 +108,7 @@ int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Ou
     fmt::print("{} not compared, shards or pipeline stages that one rank alone has: {}{}\n",
                parts == 1 ? "1 tensor" : fmt::format("{} tensors", parts), coverage.not_compared[0],
                parts > 1 ? ", ..." : "");
-  if (!has_any) return kTrouble;
+  if (coverage.compared == 0) return kTrouble;
   return differences.empty() ? kFine : kDifferent;
 }
 
