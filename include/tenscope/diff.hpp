@@ -230,6 +230,7 @@ struct DiffNote {
     NotClosed,     // the writer `subject` of run `side` did not close its journal
     Failed,        // run `side` ended by the exception `a`
     Damage,        // run `side` is damaged: `a`, in the file `subject`
+    Exchanged,     // parameter `subject` of the second run has the values of `a`, whose place is `b` by `count` others
     ByContent,     // `count` tensors were paired by content, with no help from names
     NothingInCommon,  // no tensor of one could be paired with one of the other
     NoOutputs,        // neither outputs nor values recorded by hand could be compared: parameters and inputs only

@@ -95,6 +95,11 @@ class LaneAligner {
     pair_.to_a[b] = static_cast<std::int64_t>(a);
   }
 
+  void join_further(std::size_t a, std::size_t b) {
+    pair_.further[a].push_back(static_cast<std::int64_t>(b));
+    pair_.to_a[b] = static_cast<std::int64_t>(a);
+  }
+
   // The key of an event of the second run, by the first run's count of steps and calls; nothing where that has no such.
   std::optional<Key> key_in_b(std::size_t j, Naming naming = Naming::ByName) {
     const CallNumber number = pair_.number_of_b(j);
@@ -297,9 +302,18 @@ class LaneAligner {
     std::ranges::sort(weight_errors_);
     pair_.weight_error = weight_errors_.empty() ? 0 : weight_errors_[weight_errors_.size() / 2];
     pair_.how_b.assign(b_.size(), ContentHow::Content);
+    for (const Contradiction& one : match.contradictions)
+      alignment_.notes.push_back({.kind = DiffNote::Kind::Exchanged,
+                                  .subject = std::string(interner_.text(b_[one.b].name)),
+                                  .a = std::string(interner_.text(a_[one.a].name)),
+                                  .b = std::string(interner_.text(b_[one.expected].name)),
+                                  .count = one.votes});
     std::set<std::pair<TextId, TextId>> renamed;
     for (const ContentPair& one : match.pairs) {
-      join(one.a, one.b);
+      if (pair_.to_b[one.a] == kAlone)
+        join(one.a, one.b);
+      else if (pair_.to_a[one.b] == kAlone)  // a holds several of b
+        join_further(one.a, one.b);
       pair_.how_b[one.b] = one.how;
       alignment_.content_pairs.push_back({.a = std::string(interner_.text(a_[one.a].name)),
                                           .b = std::string(interner_.text(b_[one.b].name)),

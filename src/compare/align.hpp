@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,9 +24,10 @@ struct LanePair {
   std::vector<CallNumber> numbers_b;  // where calls were matched by their inputs (call_match.hpp); empty: as recorded
   std::vector<std::int64_t> to_b;     // index into b->items, or kAlone; enters, exits and values
   std::vector<std::int64_t> to_a;
-  bool is_by_content = false;           // paired with no help from modules: content_match.hpp
-  double weight_error = 0;              // then: how far parameters are apart, the coarser engine's precision
-  std::vector<ContentHow> how_b;        // then: of each item of b that has a partner
+  bool is_by_content = false;  // paired with no help from modules: content_match.hpp
+  double weight_error = 0;     // then: how far parameters are apart, the coarser engine's precision
+  std::map<std::size_t, std::vector<std::int64_t>> further;  // more of b's items that an item of a holds
+  std::vector<ContentHow> how_b;                             // then: of each item of b that has a partner
   std::set<std::int64_t> uneven_steps;  // in which the runs call backward() a different number of times
 
   // Step and call of an event of the second run in the first run's count.

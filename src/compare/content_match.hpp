@@ -37,10 +37,17 @@ struct ContentPair {
   ContentHow how = ContentHow::Content;
 };
 
+// A parameter that has the values of another one than its name says.
+struct Contradiction {
+  std::size_t a = 0, b = 0;  // items of equal values
+  std::size_t expected = 0;  // the item of b that the names of other pairs say
+  std::size_t votes = 0;     // how many pairs say so
+};
+
 struct ContentMatch {
-  std::vector<ContentPair> pairs;  // at most one for each item of a
+  std::vector<ContentPair> pairs;  // in the order of a; several of one item where it holds several of b, or the reverse
   double weight_error = 0;         // the median error of paired parameters: the coarser engine's precision
-  std::size_t ties = 0;            // parameters that cannot be told from others, and were left alone
+  std::vector<Contradiction> contradictions;
 };
 
 // Pairs tensors of two lanes that have no partner yet (partner < 0), with no help from names. Overview in the source.

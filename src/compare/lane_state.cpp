@@ -161,10 +161,14 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
     if (x.is_tensor()) last_agreeing = o.a;
     return {};
   }
-  note_bit_difference(o);
-  if (inputs.is_tainted) return beyond_noise(kNotMeasured);
+  if (inputs.is_tainted) {
+    note_bit_difference(o);
+    return beyond_noise(kNotMeasured);
+  }
   const PairError error = measures_.pair(x, y);
-  if (error.is_comparable && error.differing == 0 && !error.is_lower_bound) {
+  const bool are_equal = error.is_comparable && error.differing == 0 && !error.is_lower_bound;
+  if (!are_equal || !pair.is_by_content) note_bit_difference(o);  // another engine's layout is no difference
+  if (are_equal) {
     ++findings_.same_values;
     last_agreeing = o.a;
     if (dtype_of(x) == dtype_of(y)) return {Verdict::SameValues, {}};

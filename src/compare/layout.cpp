@@ -80,8 +80,13 @@ Grid whole(const TensorView& view) {
 
 Grid cut(Grid grid, const std::vector<Layout::Range>& ranges) {
   for (const Layout::Range& range : ranges) {
-    grid.offset += range.begin * grid.strides[range.axis];
+    const auto axis = static_cast<std::ptrdiff_t>(range.axis);
+    const std::int64_t stride = grid.strides[range.axis], repeats = range.period > 0 ? grid.shape[range.axis] : 0;
+    grid.offset += range.begin * stride;
     grid.shape[range.axis] = range.end - range.begin;
+    if (repeats == 0) continue;
+    grid.shape.insert(grid.shape.begin() + axis, repeats / range.period);
+    grid.strides.insert(grid.strides.begin() + axis, stride * range.period);
   }
   for (std::size_t axis = grid.shape.size(); axis-- > 0;)
     if (grid.shape[axis] == 1) {
@@ -189,7 +194,8 @@ std::vector<Layout::Range> used_ranges(const Elements& elements, const Grid& gri
 bool are_within(const std::vector<Layout::Range>& ranges, const Grid& grid) {
   return std::ranges::all_of(ranges, [&](const Layout::Range& range) {
     return range.axis < grid.shape.size() && range.begin >= 0 && range.begin < range.end &&
-           range.end <= grid.shape[range.axis];
+           range.end <= grid.shape[range.axis] && (range.period == 0 || range.end <= range.period) &&
+           (range.period == 0 || grid.shape[range.axis] % range.period == 0);
   });
 }
 
@@ -334,10 +340,12 @@ bool Layout::is_same_order() const { return std::ranges::is_sorted(order); }
 std::string Layout::in_words() const {
   std::string text;
   const auto add = [&](const std::vector<Range>& ranges, std::string_view run) {
-    for (const Range& range : ranges)
-      text += range.end - range.begin == 1
-                  ? fmt::format("slice {} of axis {} of the {}; ", range.begin, range.axis, run)
-                  : fmt::format("[{}, {}) of axis {} of the {}; ", range.begin, range.end, range.axis, run);
+    for (const Range& range : ranges) {
+      const bool is_one = range.end - range.begin == 1;
+      text += is_one ? fmt::format("slice {}", range.begin) : fmt::format("[{}, {})", range.begin, range.end);
+      if (range.period > 0) text += fmt::format(" of every {}", range.period);
+      text += fmt::format(" of axis {} of the {}; ", range.axis, run);
+    }
   };
   add(of_a, "first");
   add(of_b, "second");
@@ -352,34 +360,76 @@ std::optional<FoundLayout> find_layout(const TensorView& a, const TensorView& b,
   return Search(a, b, limit).find(whole(a), whole(b), known);
 }
 
-std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout) {
+namespace {
+
+// The elements of both that a layout calls for: a's in a's own order, and b's in b's, with a's beside them.
+struct Grids {
+  Grid a, a_as_b, b;
+};
+
+std::optional<Grids> grids_of(const TensorView& a, const TensorView& b, const Layout& layout) {
   if (kind_of(a.dtype) == DTypeKind::Complex || kind_of(b.dtype) == DTypeKind::Complex) return std::nullopt;
-  const bool is_integer = kind_of(a.dtype) != DTypeKind::Float || kind_of(b.dtype) != DTypeKind::Float;
-  const Elements of_a(a), of_b(b);
   const Grid all_a = whole(a), all_b = whole(b);
   if (!are_within(layout.of_a, all_a) || !are_within(layout.of_b, all_b)) return std::nullopt;
-  const Grid grid_a = cut(all_a, layout.of_a), grid_b = cut(all_b, layout.of_b);
+  Grid grid_a = cut(all_a, layout.of_a), grid_b = cut(all_b, layout.of_b);
   if (grid_a.count() != grid_b.count() || !folds(layout.sizes, grid_a.shape)) return std::nullopt;
-  const Grid moved = rearranged(grid_a, layout.sizes, layout.order);
-  // Where an element of a lies in the order of grid_a, by its offset: both orders are walked together.
-  std::optional<LaidOut> laid_out(std::in_place, LaidOut{.a = {}, .b = {}, .shape = grid_a.shape});
+  Grid moved = rearranged(grid_a, layout.sizes, layout.order);
+  return Grids{std::move(grid_a), std::move(moved), std::move(grid_b)};
+}
+
+Grid contiguous(const Shape& shape) {
+  Grid grid{shape, Shape(shape.size()), 0};
+  std::int64_t stride = 1;
+  for (std::size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) grid.strides[axis] = stride;
+  return grid;
+}
+
+}  // namespace
+
+Layout same_order(const std::vector<std::int64_t>& shape) {
+  Layout layout{.sizes = shape, .order = std::vector<int>(shape.size()), .of_a = {}, .of_b = {}};
+  std::iota(layout.order.begin(), layout.order.end(), 0);
+  return layout;
+}
+
+std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout) {
+  const auto grids = grids_of(a, b, layout);
+  if (!grids) return std::nullopt;
+  const Elements of_a(a), of_b(b);
+  const auto count = static_cast<std::size_t>(grids->a.count());
+  std::optional<LaidOut> laid_out(std::in_place,
+                                  LaidOut{.a = {}, .b = std::vector<double>(count), .shape = grids->a.shape});
   LaidOut& result = *laid_out;
-  const auto count = static_cast<std::size_t>(grid_a.count());
-  std::vector<std::pair<std::int64_t, std::int64_t>> places;  // offset in a, offset in b
-  places.reserve(count);
-  for_each_offset(moved, [&](std::int64_t at) { places.emplace_back(at, 0); });
-  std::size_t i = 0;
-  for_each_offset(grid_b, [&](std::int64_t at) { places[i++].second = at; });
-  std::ranges::sort(places);
   result.a.reserve(count);
-  result.b.reserve(count);
-  for (const auto& [at_a, at_b] : places) {
-    result.a.push_back(of_a.value(at_a));
-    result.b.push_back(of_b.value(at_b));
-    if (is_integer && std::max(std::abs(result.a.back()), std::abs(result.b.back())) >= kLargestExact)
-      return std::nullopt;
-  }
+  for_each_offset(grids->a, [&](std::int64_t at) { result.a.push_back(of_a.value(at)); });
+  // Where an element of a stands in the result, in the order of b.
+  std::vector<std::int64_t> places;
+  places.reserve(count);
+  for_each_offset(rearranged(contiguous(grids->a.shape), layout.sizes, layout.order),
+                  [&](std::int64_t place) { places.push_back(place); });
+  auto place = places.begin();
+  for_each_offset(grids->b, [&](std::int64_t at) { result.b[static_cast<std::size_t>(*place++)] = of_b.value(at); });
+  if (kind_of(a.dtype) == DTypeKind::Float && kind_of(b.dtype) == DTypeKind::Float) return laid_out;
+  const auto is_exact = [](double value) { return std::abs(value) < kLargestExact; };
+  if (!std::ranges::all_of(result.a, is_exact) || !std::ranges::all_of(result.b, is_exact)) return std::nullopt;
   return laid_out;
+}
+
+std::optional<double> sampled_error(const TensorView& a, const TensorView& b, const Layout& layout) {
+  const auto grids = grids_of(a, b, layout);
+  if (!grids) return std::nullopt;
+  const Elements of_a(a), of_b(b);
+  std::mt19937_64 random(1);
+  const std::int64_t count = grids->b.count();
+  double difference = 0, norm = 0;
+  for (std::int64_t i = 0; i < std::min(kSample, count); ++i) {
+    const std::int64_t place =
+        count <= kSample ? i : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(count));
+    const double x = of_a.at(offset_of(grids->a_as_b, place)), y = of_b.at(offset_of(grids->b, place));
+    difference += (y - x) * (y - x);
+    norm += x * x;
+  }
+  return std::sqrt(difference / std::max(norm, std::numeric_limits<double>::min()));
 }
 
 }  // namespace tenscope::compare

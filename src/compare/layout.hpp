@@ -17,6 +17,7 @@ struct Layout {
   struct Range {
     std::size_t axis = 0;  // among those that are not of size 1
     std::int64_t begin = 0, end = 0;
+    std::int64_t period = 0;  // the range repeats along the axis: q in heads x (q, k, v); 0: it does not
     friend bool operator==(const Range&, const Range&) = default;
   };
   std::vector<std::int64_t> sizes;
@@ -33,6 +34,8 @@ struct FoundLayout {
   double error = 0;  // |b - a| / |a|, Euclidean, over all elements
 };
 
+Layout same_order(const std::vector<std::int64_t>& shape);
+
 // The sizes that axes of either run have: 8 heads of 32 may be found where both sides have one axis of 256.
 using AxisSizes = std::set<std::int64_t>;
 
@@ -47,5 +50,8 @@ struct LaidOut {
 };
 // Nothing where the layout is not one of these shapes, or where doubles do not hold the elements.
 std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout);
+
+// |b - a| / |a| of a sample of the elements that belong together.
+std::optional<double> sampled_error(const TensorView& a, const TensorView& b, const Layout& layout);
 
 }  // namespace tenscope::compare

@@ -72,6 +72,19 @@ TEST(Layout, WhatDoesNotAgreeHasALargeError) {
   EXPECT_FALSE(find_layout(view(a.data(), {4, 6}), view(b.data(), {5, 4}), {}, 1e-6));
 }
 
+TEST(Layout, ARangeMayRepeatAlongAnAxis) {
+  const std::vector<float> whole = numbers(12);  // two heads of (q, k, v), two rows of each
+  const std::vector<float> k = {whole[2], whole[3], whole[8], whole[9]};
+  Layout layout = same_order({4});
+  layout.of_b = {{.axis = 0, .begin = 2, .end = 4, .period = 6}};
+  const auto both = lay_out(view(k.data(), {4}), view(whole.data(), {12}), layout);
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->a, both->b);
+  EXPECT_EQ(sampled_error(view(k.data(), {4}), view(whole.data(), {12}), layout), 0);
+  layout.of_b[0].period = 5;
+  EXPECT_FALSE(lay_out(view(k.data(), {4}), view(whole.data(), {12}), layout));
+}
+
 TEST(Layout, IsExactOrNotFound) {
   const std::vector<std::int64_t> a = {1LL << 60, 2, 3, 4}, b = {(1LL << 60) + 1, 2, 3, 4};
   EXPECT_FALSE(find_layout(view(a.data(), {2, 2}), view(b.data(), {4}), {2, 4}, 0));

@@ -32,6 +32,31 @@ std::optional<Line> line_through(const Examples& examples, std::size_t from, std
   return fits ? std::optional(line) : std::nullopt;
 }
 
+struct Fit {
+  double value = 0;
+  std::size_t votes = 0;  // examples that agree
+};
+
+// The number at place `to` of the other name: what all examples say, or else what most of them say.
+template <class Examples>
+std::optional<Fit> fit_number(const Examples& examples, const std::vector<std::int64_t>& numbers, std::size_t to) {
+  const bool is_constant = examples.size() > 1 && std::ranges::all_of(examples, [&](const auto& e) {
+                             return e.b[to] == examples.front().b[to];
+                           });
+  if (is_constant) return Fit{static_cast<double>(examples.front().b[to]), examples.size()};
+  for (std::size_t from = 0; from < numbers.size(); ++from)
+    if (const auto line = line_through(examples, from, to))
+      return Fit{line->slope * static_cast<double>(numbers[from]) + line->base, examples.size()};
+  for (std::size_t from = 0; from < numbers.size(); ++from) {
+    std::map<std::int64_t, std::size_t> shifts;
+    for (const auto& e : examples) ++shifts[e.b[to] - e.a[from]];
+    const auto most = std::ranges::max_element(shifts, {}, [](const auto& shift) { return shift.second; });
+    if (most->second * 3 >= examples.size() * 2)
+      return Fit{static_cast<double>(numbers[from] + most->first), most->second};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 // Digits behind a letter belong to the word (q8, conv1), unless the letter is all there is between an underscore and
@@ -66,16 +91,11 @@ std::vector<RuleAnswer> NameRules::ask(const NameTemplate& a) const {
   for (const auto& [text, examples] : known->second) {
     RuleAnswer answer{{text, {}}, examples.size()};
     for (std::size_t to = 0; to < examples.front().b.size(); ++to) {
-      std::optional<double> value;
-      const bool is_constant = examples.size() > 1 && std::ranges::all_of(examples, [&](const Example& e) {
-                                 return e.b[to] == examples[0].b[to];
-                               });
-      if (is_constant) value = static_cast<double>(examples[0].b[to]);
-      for (std::size_t from = 0; from < a.numbers.size() && !value; ++from)
-        if (const auto line = line_through(examples, from, to))
-          value = line->slope * static_cast<double>(a.numbers[from]) + line->base;
-      if (!value || std::abs(*value - std::round(*value)) > 1e-6) break;
-      answer.name.numbers.push_back(std::llround(*value));
+      const std::optional<Fit> fit = fit_number(examples, a.numbers, to);
+      if (!fit || std::abs(fit->value - std::round(fit->value)) > 1e-6) break;
+      answer.name.numbers.push_back(std::llround(fit->value));
+      answer.votes = std::min(answer.votes, fit->votes);
+      answer.is_exact &= fit->votes == examples.size();
     }
     if (answer.name.numbers.size() == examples.front().b.size()) answers.push_back(std::move(answer));
   }

@@ -26,6 +26,7 @@ struct NumberedName {
 struct RuleAnswer {
   NameTemplate name;
   std::size_t votes = 0;  // pairs that taught it
+  bool is_exact = true;   // all pairs of these names say so, not only most of them
 };
 
 // Learns from pairs of names how the names of one run follow from those of the other: each number is a linear function

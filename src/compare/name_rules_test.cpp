@@ -26,6 +26,18 @@ TEST(NameRules, LearnsHowNumbersFollow) {
   EXPECT_TRUE(rules.ask(numbered("blocks.5.q", 0)).empty());
 }
 
+TEST(NameRules, MostExamplesSayWhatOneContradicts) {
+  NameRules rules;
+  for (const auto& [a, b] :
+       {std::pair{"x.0", "y.0"}, {"x.1", "y.1"}, {"x.2", "y.3"}, {"x.3", "y.2"}, {"x.4", "y.4"}, {"x.5", "y.5"}})
+    rules.learn(numbered(a, 0), numbered(b, 0));
+  const std::vector<RuleAnswer> answers = rules.ask(numbered("x.2", 0));
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].name, numbered("y.2", 0));
+  EXPECT_EQ(answers[0].votes, 4U);
+  EXPECT_FALSE(answers[0].is_exact);
+}
+
 TEST(NameRules, ANumberInBetweenIsNone) {
   NameRules rules;
   for (int layer = 0; layer < 3; ++layer)

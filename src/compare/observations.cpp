@@ -49,6 +49,8 @@ class Lister {
       if (is_paired || a_[i].kind == EventKind::Enter || a_[i].kind == EventKind::Exit ||
           (i < last_paired_a_ && is_telling(a_[i], a_[i].step, key_of_a(i))))
         observations.push_back({static_cast<std::int64_t>(i), pair_.to_b[i]});
+      if (const auto more = pair_.further.find(i); more != pair_.further.end())
+        for (const std::int64_t j : more->second) observations.push_back({static_cast<std::int64_t>(i), j});
       if (only_b.empty()) continue;
       if (const auto found = only_b.find(i); found != only_b.end())
         for (const std::int64_t j : found->second) observations.push_back({kNothing, j});

@@ -30,13 +30,16 @@ class TextReport {
     const char* color = diff_.within_tolerance() ? "32" : diff_.verdict == DiffVerdict::Differs ? "31" : "33";
     line(bold(run_diff_answer(diff_, options_.strict), color));
     settings();
+    for (const DiffNote& note : diff_.notes)
+      if (note.kind == DiffNote::Kind::Exchanged) field("weights", note_in_words(note));
     if (diff_.first_divergence) evidence(*diff_.first_divergence);
     field("tensors", coverage_in_words(diff_));
     if (diff_.first_unknown) field("first unknown", place_in_words(*diff_.first_unknown));
     if (diff_.first_bit_difference && !is_first_bit_the_divergence()) bits(*diff_.first_bit_difference);
     more_origins();
     names();
-    for (const DiffNote& note : diff_.notes) line("note: " + note_in_words(note));
+    for (const DiffNote& note : diff_.notes)
+      if (note.kind != DiffNote::Kind::Exchanged) line("note: " + note_in_words(note));
     return std::move(out_);
   }
 
@@ -133,7 +136,7 @@ class TextReport {
 
   void names() {
     if (!diff_.renamed.empty()) {
-      line(plural(diff_.renamed.size(), "module") + " renamed:");
+      line(plural(diff_.renamed.size(), diff_.content_pairs.empty() ? "module" : "tensor") + " renamed:");
       for (std::size_t i = 0; i < diff_.renamed.size() && i < options_.top; ++i)
         line(fmt::format("  {} -> {}", module_in_words(diff_.renamed[i].a), module_in_words(diff_.renamed[i].b)));
       if (diff_.renamed.size() > options_.top) line(fmt::format("  ... {} more", diff_.renamed.size() - options_.top));

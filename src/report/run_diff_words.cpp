@@ -406,6 +406,9 @@ std::string note_in_words(const DiffNote& note) {
       return fmt::format("{} run: it ended by an exception: {}", run, note.a);
     case DiffNote::Kind::Damage:
       return fmt::format("{} run: {} at byte {} of {}", run, note.a, note.count, note.subject);
+    case DiffNote::Kind::Exchanged:
+      return fmt::format("{} holds {}, whose place would be {} as {} others say: were weights exchanged?", note.subject,
+                         note.a, note.b, note.count);
     case DiffNote::Kind::ByContent:
       return fmt::format("{} paired by content, with no help from names: `tenscope map` lists them",
                          note.count == 1 ? "1 tensor was" : fmt::format("{} tensors were", note.count));

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "compare/content_group.hpp"
+#include "compare/layout.hpp"
+
+namespace tenscope::compare {
+
+constexpr std::int64_t kFewestElements = 16;  // of what is paired by its order or its parts
+
+// Two groups that belong together. A group may be in several: q, k and v joined in one tensor.
+struct GroupPair {
+  std::size_t a = 0, b = 0;
+  FoundLayout found;
+  ContentHow how = ContentHow::Content;
+};
+
+// The groups of both runs, and those that are paired so far: what every way of pairing works on.
+class ContentPairs {
+ public:
+  ContentPairs(ContentSide a, ContentSide b, const ContentSource& source);
+
+  ContentSide a, b;
+
+  const std::vector<GroupPair>& pairs() const { return pairs_; }
+  const ContentSource& source() const { return source_; }
+  const AxisSizes& sizes() const { return sizes_; }
+
+  void pair(std::size_t group_a, std::size_t group_b, FoundLayout found, ContentHow how);
+  // Of what may have diverged the values tell the layout only where they still agree well. Pairs that agree do, where
+  // they have the same shapes.
+  void pair_if_alike(std::size_t group_a, std::size_t group_b, ContentHow how);
+
+  TensorData data(const ContentSide& side, const Content& content) const;
+  // The best layout; its error may exceed the limit.
+  std::optional<FoundLayout> layout(const Content& x, const Content& y, double limit) const;
+  // The same order, or a layout of others with the same shapes.
+  std::optional<FoundLayout> likely_layout(const Content& x, const Content& y) const;
+
+ private:
+  const ContentSource& source_;
+  AxisSizes sizes_;
+  std::vector<GroupPair> pairs_;
+  std::map<std::pair<Shape, Shape>, std::vector<Layout>> learned_;
+};
+
+// |b - a| / |a|, Euclidean, of the finite elements.
+double relative_error(const LaidOut& both);
+
+// Pairs tensors of which one is a part of the other: one slice of it, or several of them joined or stacked.
+void match_parts(ContentPairs& pairs);
+
+// Pairs what is left between pairs, in its order.
+void match_order(ContentPairs& pairs);
+
+}  // namespace tenscope::compare

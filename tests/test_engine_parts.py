@@ -1,0 +1,99 @@
+"""One engine keeps in one tensor what another keeps in several; and weights that have changed places."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenscope
+
+HEADS, HEAD, SIZE, EXPERTS, LAYERS = 4, 8, 32, 3, 3
+
+
+def parts(seed: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    shapes = {f"layers.{i}.{name}": (SIZE, SIZE) for i in range(LAYERS) for name in "qkv"}
+    shapes |= {f"layers.{i}.experts.{k}": (20, SIZE) for i in range(LAYERS) for k in range(EXPERTS)}
+    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def behind_each_other(q, k, v):
+    return np.concatenate([q, k, v])
+
+
+def along_the_last_axis(q, k, v):
+    return np.concatenate([q.T, k.T, v.T], axis=1)
+
+
+def by_heads(q, k, v):
+    return np.stack([x.reshape(HEADS, HEAD, SIZE) for x in (q, k, v)], axis=1).reshape(3 * SIZE, SIZE)
+
+
+def record(folder, name, tensors, io="param"):
+    with tenscope.init(folder, name=name) as run:
+        run.record("heads", np.arange(2 * HEADS * HEAD).reshape(2, HEADS, HEAD).astype(np.float32))
+        for key, value in tensors.items():
+            run.record(key, value, io=io, phase="init" if io == "param" else None)
+    return folder / name
+
+
+def fused(tensors, how):
+    whole = {}
+    for i in range(LAYERS):
+        whole[f"h.{i}.qkv"] = how(*(tensors[f"layers.{i}.{name}"] for name in "qkv"))
+        whole[f"h.{i}.experts"] = np.stack([tensors[f"layers.{i}.experts.{k}"] for k in range(EXPERTS)])
+    return whole
+
+
+@pytest.mark.parametrize("how", [behind_each_other, along_the_last_axis, by_heads])
+@pytest.mark.parametrize("is_whole_first", [False, True], ids=["second", "first"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_joined_and_stacked(tmp_path, how, is_whole_first, dtype):
+    tensors = parts(1)
+    whole = {name: value.astype(dtype) for name, value in fused(tensors, how).items()}
+    runs = [record(tmp_path, "parts", tensors, io=None), record(tmp_path, "whole", whole, io=None)]
+    diff = tenscope.diff(*(runs[::-1] if is_whole_first else runs))
+    assert not diff, str(diff)
+    pairs = {(pair["a"], pair["b"]) for pair in diff.json["content_pairs"]}
+    true = {(f"layers.{i}.{name}", f"h.{i}.qkv") for i in range(LAYERS) for name in "qkv"}
+    true |= {(f"layers.{i}.experts.{k}", f"h.{i}.experts") for i in range(LAYERS) for k in range(EXPERTS)}
+    assert pairs == ({(b, a) for a, b in true} if is_whole_first else true)
+
+
+@pytest.mark.parametrize("is_whole_first", [False, True], ids=["second", "first"])
+def test_what_changed_in_a_part_is_found_by_the_rule_of_the_other_layers(tmp_path, is_whole_first):
+    tensors = parts(2)
+    runs = [record(tmp_path, "parts", tensors)]
+    tensors["layers.1.k"] = np.random.default_rng(9).standard_normal((SIZE, SIZE)).astype(np.float32)
+    runs.append(record(tmp_path, "whole", fused(tensors, behind_each_other)))
+    diff = tenscope.diff(*(runs[::-1] if is_whole_first else runs))
+    assert {origin.name for origin in diff.origins} == {"h.1.qkv" if is_whole_first else "layers.1.k"}, str(diff)
+    assert "[32, 64) of axis 0" in diff.first_divergence.metrics.layout
+
+
+def test_parts_that_do_not_cover_the_whole_are_not_paired(tmp_path):
+    tensors = parts(3)
+    whole = fused(tensors, behind_each_other)
+    del tensors["layers.0.v"]
+    runs = [record(tmp_path, "parts", tensors), record(tmp_path, "whole", whole)]
+    pairs = {(pair["a"], pair["b"]) for pair in tenscope.diff(*runs).json["content_pairs"]}
+    assert ("layers.1.q", "h.1.qkv") in pairs
+    assert not any(pair["error"] > 1e-6 for pair in tenscope.diff(*runs).json["content_pairs"])
+
+
+def test_exchanged_weights_are_told(tmp_path):
+    tensors = parts(4)
+    names = {name: name.replace("layers.", "blk.").replace(".q", ".attn_q") for name in tensors}
+    other = {names[name]: value for name, value in tensors.items()}
+    other["blk.1.k"], other["blk.1.v"] = other["blk.1.v"], other["blk.1.k"]
+    diff = tenscope.diff(record(tmp_path, "a", tensors), record(tmp_path, "b", other))
+    assert "blk.1.v holds layers.1.k, whose place would be blk.1.k as 2 others say" in str(diff)
+    assert "blk.1.k holds layers.1.v" in str(diff)
+    assert str(diff).count(" holds ") == 2
+
+
+def test_exchanged_layers_are_told(tmp_path):
+    tensors = {f"layers.{i}.w": value for i, value in enumerate(np.random.default_rng(0).standard_normal((6, 40)))}
+    other = {name.replace("layers", "blk"): value for name, value in tensors.items()}
+    other["blk.2.w"], other["blk.3.w"] = other["blk.3.w"], other["blk.2.w"]
+    diff = tenscope.diff(record(tmp_path, "a", tensors), record(tmp_path, "b", other))
+    assert "blk.3.w holds layers.2.w, whose place would be blk.2.w as 4 others say" in str(diff), str(diff)
