@@ -19,6 +19,9 @@ struct RunDiffOptions {
   std::vector<std::string> map;
   // Largest harmless difference, as a part of the tensor's largest value; overrules the one of each dtype.
   std::optional<double> tolerance;
+  // Names of integers that both runs recorded, by which rows (tokens) belong together: "request", "position";
+  // "request=req_id" where the second run has another name. Empty: rows stand in the same places.
+  std::vector<std::string> rows;
   bool allow_prefix = false;                     // a run that ends earlier than the other is no difference
   std::size_t max_origins = 100;                 // origins beyond these are counted, not listed
   std::function<void(double done)> on_progress;  // 0 to 1, from the calling thread
@@ -79,6 +82,7 @@ struct DiffMetrics {
   double correlation = 0;      // cosine between b - a and a: near 0 for rounding noise
   std::int64_t nan_a = 0, nan_b = 0, inf_a = 0, inf_b = 0;
   std::vector<std::int64_t> worst_index;
+  std::string row;  // of the worst, by the keys of rows: "request 2, position 5"; empty: not compared by rows
   std::string worst_a, worst_b;                     // the values there, as text that reads back as the same number
   std::vector<std::array<std::int64_t, 2>> ranges;  // per axis: the half-open range of slices in which anything differs
   std::string layout;                               // how b lies in a, where they were paired by content
@@ -249,6 +253,25 @@ struct DiffRounding {
   std::optional<DiffOrigin> beyond;  // the first that does
 };
 
+// Tensors that have one number in each row, such as the log-probability of each token.
+struct DiffRowTable {
+  struct Row {
+    std::vector<std::int64_t> key;
+    double a = 0, b = 0;
+  };
+  std::string a, b;  // names
+  std::vector<Row> rows;
+};
+
+// What was compared by rows.
+struct DiffRows {
+  std::vector<std::string> keys;                    // names of the keys, in the first run
+  std::size_t first = 0, second = 0, common = 0;    // rows in each run, and in both
+  std::size_t duplicates = 0;                       // rows whose key another row had already
+  std::vector<std::string> left_out_a, left_out_b;  // tensors without such rows, or without all of them
+  std::vector<DiffRowTable> tables;
+};
+
 struct RunDiff {
   std::string a, b;  // the runs' folders
   DiffVerdict verdict = DiffVerdict::Nothing;
@@ -259,6 +282,7 @@ struct RunDiff {
   std::size_t origin_count = 0;
   std::size_t other_draws = 0;  // of these, initial values that look like another draw of the same distribution
   std::optional<DiffRounding> rounding;
+  std::optional<DiffRows> rows;
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffRenamed> renamed;
   std::vector<DiffContentPair> content_pairs;  // in the order of the first run

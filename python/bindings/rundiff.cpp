@@ -14,12 +14,13 @@ void init_rundiff(nb::module_& m) {
   m.def(
       "diff_runs",
       [](const std::string& a, const std::string& b, std::vector<std::string> map, std::optional<double> tolerance,
-         std::size_t top, bool strict, bool prefix) {
+         std::size_t top, bool strict, bool prefix, std::vector<std::string> rows) {
         nb::gil_scoped_release release;
-        const RunDiff diff = diff_runs(a, b, {.map = std::move(map), .tolerance = tolerance, .allow_prefix = prefix});
+        const RunDiff diff = diff_runs(
+            a, b, {.map = std::move(map), .tolerance = tolerance, .rows = std::move(rows), .allow_prefix = prefix});
         return std::tuple(report::run_diff_text(diff, {.top = top, .strict = strict}), report::run_diff_json(diff),
                           report::run_diff_html(diff));
       },
       nb::arg("a"), nb::arg("b"), nb::arg("map"), nb::arg("tolerance").none(), nb::arg("top"), nb::arg("strict"),
-      nb::arg("prefix"));
+      nb::arg("prefix"), nb::arg("rows"));
 }

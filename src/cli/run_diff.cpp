@@ -43,6 +43,10 @@ void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
   app.add_option("--html", options.html, "Runs: write the report as one page to this file");
   app.add_flag("--strict", options.strict, "Runs: renamed modules, and what is on one side only, are differences too");
   app.add_flag("--prefix", options.prefix, "Runs: one that ends earlier than the other is no difference");
+  app.add_option(
+      "--rows", options.rows,
+      "Runs: pair rows (tokens) by these integers that both recorded, 'request,position'; 'request=id' where "
+      "the second run has another name");
   app.add_flag("--ranks", options.ranks, "One run: what should be equal across its ranks and is not");
 }
 
@@ -50,6 +54,11 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
   RunDiffOptions settings{.map = options.map, .tolerance = options.tolerance, .allow_prefix = options.prefix};
   if (!options.map_file.empty())
     for (std::string& rule : read_map_file(options.map_file)) settings.map.push_back(std::move(rule));
+  for (std::size_t begin = 0; !options.rows.empty() && begin <= options.rows.size();) {
+    const std::size_t end = std::min(options.rows.find(',', begin), options.rows.size());
+    settings.rows.push_back(options.rows.substr(begin, end - begin));
+    begin = end + 1;
+  }
   if (output.progress) settings.on_progress = show_progress;
   const RunDiff diff = diff_runs(a, b, settings);
   if (output.progress) fmt::print(stderr, "\r{:40}\r", "");

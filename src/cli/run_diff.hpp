@@ -14,6 +14,7 @@ namespace tenscope::cli {
 struct RunDiffFlags {
   std::vector<std::string> map;
   std::string map_file;
+  std::string rows;
   std::optional<double> tolerance;
   std::string html;
   std::size_t top = 10;

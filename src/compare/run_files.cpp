@@ -2,6 +2,7 @@
 #include <future>
 #include <optional>
 
+#include "compare/rows.hpp"
 #include "compare/run_diff.hpp"
 #include "compare/run_values.hpp"
 #include "tenscope/reader.hpp"
@@ -39,6 +40,7 @@ bool is_run_folder(const fs::path& path) {
 }  // namespace compare
 
 RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
+  if (!options.rows.empty()) return compare::diff_by_rows(a, b, options);
   // The second run is read by another thread, with an interner of its own.
   compare::Interner interner, interner_b;
   std::optional<Reader> opened_b;

@@ -72,6 +72,13 @@ std::string metrics_in_words(const DiffMetrics& metrics);
 // "the shapes differ"; empty where nothing keeps the values from being compared.
 std::string obstacle_in_words(DiffObstacle obstacle);
 
+// "28 pairs by request, position, of 36 in the first run and 28 in the second".
+std::string rows_in_words(const DiffRows& rows);
+// "logprobs, row by row: mean |b-a| 0.001, largest 0.3, ...".
+std::string row_summary_in_words(const DiffRowTable& table);
+// The summary of each table and its worst rows.
+std::string row_tables_text(const DiffRows& rows, std::size_t top, bool color);
+
 std::string note_in_words(const DiffNote& note);
 std::string setting_in_words(const DiffSetting& setting);
 

@@ -60,6 +60,11 @@ class Page {
     modules();
     names();
     list("Settings that differ", diff_.settings, setting_in_words);
+    if (diff_.rows) {
+      std::vector<std::string> lines = {rows_in_words(*diff_.rows)};
+      for (const DiffRowTable& table : diff_.rows->tables) lines.push_back(row_summary_in_words(table));
+      list("Rows", lines, +[](const std::string& text) { return text; });
+    }
     list("Notes", diff_.notes, note_in_words);
     return std::move(out_);
   }

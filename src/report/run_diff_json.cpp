@@ -38,6 +38,8 @@ class Writer {
     for (const DiffRenamed& renamed : diff.renamed) json_.key(renamed.a).text(renamed.b);
     json_.end_object();
     content_pairs(diff);
+    json_.key("rows");
+    diff.rows ? rows(*diff.rows) : static_cast<void>(json_.null());
     texts("settings", diff.settings, setting_in_words);
     texts("notes", diff.notes, note_in_words);
     json_.key("counts").begin_object();
@@ -86,6 +88,36 @@ class Writer {
       json_.end_object();
     }
     json_.end_array();
+  }
+
+  void rows(const DiffRows& all) {
+    json_.begin_object().key("keys").begin_array();
+    for (const std::string& key : all.keys) json_.text(key);
+    json_.end_array();
+    count("first_run", all.first);
+    count("second_run", all.second);
+    count("common", all.common);
+    count("duplicates", all.duplicates);
+    for (const auto& [name, left_out] :
+         {std::pair{"left_out_first", &all.left_out_a}, {"left_out_second", &all.left_out_b}}) {
+      json_.key(name).begin_array();
+      for (const std::string& tensor : *left_out) json_.text(tensor);
+      json_.end_array();
+    }
+    json_.key("tables").begin_array();
+    for (const DiffRowTable& table : all.tables) {
+      json_.begin_object().key("a").text(table.a).key("b").text(table.b).key("rows").begin_array();
+      for (const DiffRowTable::Row& row : table.rows) {
+        json_.begin_object().key("key").begin_array();
+        for (const std::int64_t number : row.key) json_.number(number);
+        json_.end_array();
+        number_or_null("a", row.a);
+        number_or_null("b", row.b);
+        json_.end_object();
+      }
+      json_.end_array().end_object();
+    }
+    json_.end_array().end_object();
   }
 
   void place_members(const DiffPlace& place) {
@@ -232,6 +264,8 @@ class Writer {
     json_.key("nan_a").number(m.nan_a).key("nan_b").number(m.nan_b).key("inf_a").number(m.inf_a).key("inf_b").number(
         m.inf_b);
     shape("worst_index", m.worst_index);
+    json_.key("row");
+    m.row.empty() ? json_.null() : json_.text(m.row);
     value("worst_a", m.worst_a);
     value("worst_b", m.worst_b);
     json_.key("ranges").begin_array();

@@ -352,7 +352,8 @@ std::string metrics_in_words(const DiffMetrics& metrics) {
   if (!is_nonfinite_only) text += fmt::format("max |b-a| {:.3g} ({}), ", metrics.max_abs, percent(metrics));
   text += fmt::format("{} of {} elements", metrics.differing, metrics.count);
   if (!metrics.worst_index.empty())
-    text += fmt::format(", worst at [{}]: {} became {}", fmt::join(metrics.worst_index, ", "), a, b);
+    text += fmt::format(", worst at [{}]{}: {} became {}", fmt::join(metrics.worst_index, ", "),
+                        metrics.row.empty() ? "" : fmt::format(" ({})", metrics.row), a, b);
   return text + types;
 }
 

@@ -69,10 +69,10 @@ def diff(
     tolerance: float | None = None,
     strict: bool = False,
     prefix: bool = False,
+    rows: str | Iterable[str] = (),
     top: int = 10,
 ) -> Diff:
-    """Compares two runs (folders, or what `tenscope.open` gives) and names the first place where they part. `a` is the
-    reference, `b` what became of it.
+    """Compares two runs (folders, or what `tenscope.open` gives) and names the first place where they part.
 
     `a` is the reference, `b` what became of it.
 
@@ -80,9 +80,11 @@ def diff(
     tolerance  largest harmless difference as a part of a tensor's largest value; by default that of its dtype
     strict     renamed modules, and what is on one side only, are differences too
     prefix     a run that ends earlier than the other is no difference
+    rows       "request,position": integers that both recorded, by which rows (tokens) belong together
     """
     rules = [map] if isinstance(map, str) else list(map)
-    return Diff(*_core.diff_runs(_folder(a), _folder(b), rules, tolerance, top, strict, prefix), strict)
+    keys = [key for key in rows.split(",") if key] if isinstance(rows, str) else list(rows)
+    return Diff(*_core.diff_runs(_folder(a), _folder(b), rules, tolerance, top, strict, prefix, keys), strict)
 
 
 def _folder(run: Any) -> str:

@@ -55,8 +55,8 @@ def diff(
 
     Numbers agree where |b - a| <= atol + rtol * |a|, and relative errors are parts of ``a``. Without tolerances the
     dtypes' defaults hold (docs/compare.md). The result prints as a report and is falsy where the two agree. Two runs
-    (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``, ``strict`` and
-    ``top``, and give a ``tenscope.Diff``.
+    (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``, ``strict``,
+    ``prefix``, ``rows`` and ``top``, and give a ``tenscope.Diff``.
     """
     if _is_run(a) or _is_run(b):
         if (atol, rtol, ulp, equal_nan) != (None, None, None, False):
