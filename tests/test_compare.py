@@ -285,6 +285,17 @@ def test_diff_object_and_json():
     assert shapes and "shape [8, 128] became [4, 128]" in str(shapes)
 
 
+def test_the_relation_is_told():
+    a = np.random.default_rng(0).standard_normal((32, 48)).astype(np.float32)
+    found = tenscope.diff(a, np.flip(a, 1))
+    assert "relation     b is a, flipped along axis 1" in str(found) and "b = np.flip(a, 1)" in str(found)
+    assert found.entries[0]["tensor"]["relation_numpy"] == "b = np.flip(a, 1)"
+    assert "b is a, with axes 0 and 1 exchanged" in str(tenscope.diff(a, a.T))
+    assert tenscope.diff(a, np.sin(a)).entries[0]["tensor"]["relation"] is None
+    many = tenscope.diff([a] * 12, [2 * a] * 12)
+    assert sum(entry["tensor"]["relation"] == "b = 2 a" for entry in many.entries) == 8
+
+
 def test_default_tolerances_follow_the_dtype():
     a = torch.ones(4)
     assert not tenscope.diff(a, a * (1 + 1e-6))

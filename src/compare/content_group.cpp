@@ -15,7 +15,7 @@ Content make_content(const TensorRecord& record, const Item& item, std::size_t i
   const auto finite = [](double value) { return std::isfinite(value) ? value : 0; };
   Content content;
   content.item = index;
-  std::ranges::copy_if(record.shape, std::back_inserter(content.shape), [](std::int64_t size) { return size != 1; });
+  content.shape = without_ones(record.shape);
   content.count = stats.count;
   content.filled = stats.count - stats.zero - stats.neg_inf;
   content.l2 = finite(stats.l2);

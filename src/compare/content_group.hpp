@@ -5,10 +5,9 @@
 #include <vector>
 
 #include "compare/content_match.hpp"
+#include "compare/shape.hpp"
 
 namespace tenscope::compare {
-
-using Shape = std::vector<std::int64_t>;
 
 // What the journal says of one tensor's content.
 struct Content {

@@ -15,14 +15,13 @@
 #include <random>
 #include <utility>
 
+#include "compare/shape.hpp"
 #include "kernels/compare_table.hpp"
 #include "kernels/element_reader.hpp"
 #include "tenscope/dtype.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-using Shape = std::vector<std::int64_t>;
 
 constexpr std::int64_t kSample = 256;
 constexpr std::size_t kMostAtoms = 5;
@@ -377,12 +376,7 @@ std::optional<Grids> grids_of(const TensorView& a, const TensorView& b, const La
   return Grids{std::move(grid_a), std::move(moved), std::move(grid_b)};
 }
 
-Grid contiguous(const Shape& shape) {
-  Grid grid{shape, Shape(shape.size()), 0};
-  std::int64_t stride = 1;
-  for (std::size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) grid.strides[axis] = stride;
-  return grid;
-}
+Grid contiguous(const Shape& shape) { return {shape, c_strides(shape), 0}; }
 
 }  // namespace
 

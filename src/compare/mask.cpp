@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "compare/double_reader.hpp"
+#include "compare/shape.hpp"
 #include "compare/thresholds.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-using Shape = std::vector<std::int64_t>;
 
 struct Mask {
   std::vector<bool> allowed;
@@ -38,12 +37,6 @@ std::optional<Mask> read_mask(const TensorView& view) {
     }
   }
   return mask;
-}
-
-Shape without_ones(const Shape& shape) {
-  Shape rest;
-  std::ranges::copy_if(shape, std::back_inserter(rest), [](std::int64_t size) { return size != 1; });
-  return rest;
 }
 
 // For each axis of `common` the distance between neighbours in a tensor of that shape, 0 where it is repeated.

@@ -11,17 +11,6 @@ namespace {
 
 constexpr std::size_t kMostAtoms = 6;
 
-Shape without_ones(Shape shape) {
-  std::erase(shape, 1);
-  return shape;
-}
-
-Shape c_strides(const Shape& shape) {
-  Shape strides(shape.size(), 1);
-  for (std::size_t k = shape.size(); k-- > 1;) strides[k - 1] = strides[k] * shape[k];
-  return strides;
-}
-
 Shape divisors(std::int64_t n) {  // but 1 and n
   Shape found;
   for (std::int64_t d = 2; d * d <= n; ++d) {

@@ -25,12 +25,6 @@
 namespace tenscope::compare {
 namespace {
 
-Shape c_strides(const Shape& shape) {
-  Shape strides(shape.size(), 1);
-  for (std::size_t k = shape.size(); k-- > 1;) strides[k - 1] = strides[k] * shape[k];
-  return strides;
-}
-
 Shape unravel(std::int64_t at, const Shape& shape) {
   Shape index(shape.size());
   for (std::size_t k = shape.size(); k-- > 0; at /= shape[k]) index[k] = at % shape[k];

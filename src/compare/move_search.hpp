@@ -12,12 +12,11 @@
 #include "compare/evidence.hpp"
 #include "compare/numpy_text.hpp"
 #include "compare/relation_values.hpp"
+#include "compare/shape.hpp"
 #include "kernels/parallel.hpp"
 #include "tenscope/explain.hpp"
 
 namespace tenscope::compare {
-
-using Shape = std::vector<std::int64_t>;
 
 // The finite elements of a tensor.
 struct ValueRange {

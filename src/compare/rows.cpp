@@ -16,13 +16,13 @@
 #include <tuple>
 
 #include "compare/double_reader.hpp"
+#include "compare/shape.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::compare {
 namespace {
 
 namespace fs = std::filesystem;
-using Shape = std::vector<std::int64_t>;
 
 bool is_integer(DType dtype) {
   return kind_of(dtype) == DTypeKind::SignedInt || kind_of(dtype) == DTypeKind::UnsignedInt;
@@ -82,8 +82,7 @@ std::optional<std::vector<std::size_t>> row_axes(const Shape& shape, const Shape
     }
     return axes;
   };
-  Shape wanted = columns;
-  std::erase(wanted, 1);
+  const Shape wanted = without_ones(columns);
   const std::int64_t rows = std::accumulate(columns.begin(), columns.end(), std::int64_t{1}, std::multiplies<>());
   const auto as_columns = axes_of(wanted);
   const auto as_one = axes_of({rows});
@@ -94,8 +93,8 @@ std::optional<std::vector<std::size_t>> row_axes(const Shape& shape, const Shape
 // Copies one row of a tensor in C order to `out`, and returns the end of it.
 std::byte* copy_row(const TensorView& view, const std::vector<std::size_t>& axes, std::int64_t row, std::byte* out) {
   const std::size_t width = item_size(view.dtype);
-  Shape strides(view.shape.size(), static_cast<std::int64_t>(width));
-  for (std::size_t axis = strides.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * view.shape[axis];
+  Shape strides = c_strides(Shape(view.shape.begin(), view.shape.end()));
+  for (std::int64_t& stride : strides) stride *= static_cast<std::int64_t>(width);
   const auto* from = static_cast<const std::byte*>(view.data);
   for (std::size_t k = axes.size(); k-- > 0;) {
     from += row % view.shape[axes[k]] * strides[axes[k]];

@@ -9,6 +9,7 @@
 #include "compare/call_key.hpp"
 #include "compare/draw.hpp"
 #include "compare/mask.hpp"
+#include "compare/shape.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -30,14 +31,6 @@ std::string number_text(const Item& item, const Interner& interner) {
     default:
       return std::string(interner.text(item.text));
   }
-}
-
-using Shape = std::vector<std::int64_t>;
-
-Shape without_ones(std::span<const std::int64_t> shape) {
-  Shape rest;
-  std::ranges::copy_if(shape, std::back_inserter(rest), [](std::int64_t size) { return size != 1; });
-  return rest;
 }
 
 TensorView view_of(const std::vector<double>& values, const Shape& shape) {
@@ -78,7 +71,7 @@ PairError RunValues::measure_tensors(const Item& x, const Item& y) const {
   if (const auto both = laid_out(x, y))
     return compare::measure(view_of(both->a, both->shape), view_of(both->b, both->shape));
   TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
-  const Shape shape_a = without_ones(data_a.view.shape), shape_b = without_ones(data_b.view.shape);
+  const Shape shape_a = without_ones(record_of(a_, x).shape), shape_b = without_ones(record_of(b_, y).shape);
   if (x.shape != y.shape) {
     data_a.view.shape = shape_a;
     data_b.view.shape = shape_b;

@@ -88,6 +88,8 @@ struct TensorDiff {
   std::vector<AxisPlaces> places;    // one for each axis
   std::int64_t zero_error = 0;
   std::array<std::int64_t, kernels::kErrorBins> error_histogram{};
+  std::string relation;        // how b follows from a (explain.hpp); empty: not looked for, or none was found
+  std::string relation_numpy;  // the same as a statement of NumPy
 
   bool is_different() const noexcept { return verdict == Verdict::Different; }
 };

@@ -116,6 +116,9 @@ std::string to_text(const TensorDiff& diff, int indent) {
     out += fmt::format("{}{:<12} {}\n", margin, label, text);
   };
   line("tensors", type_text(diff));
+  if (!diff.relation.empty()) line("relation", diff.relation);
+  // Where the words are a formula already, it says nothing more.
+  if (!diff.relation_numpy.empty() && !diff.relation.starts_with("b = ")) line("", diff.relation_numpy);
   if (!diff.has_elements) return out;
   if (diff.verdict == Verdict::Identical) return out;
   if (diff.first) line("first", pair_text(*diff.first));
@@ -144,6 +147,10 @@ void write_json(JsonWriter& json, const TensorDiff& diff) {
   json.end_object();
   json.key("atol").number(diff.tolerance.absolute).key("rtol").number(diff.tolerance.relative);
   if (diff.max_ulps_allowed) json.key("ulp").number(*diff.max_ulps_allowed);
+  json.key("relation");
+  diff.relation.empty() ? json.null() : json.text(diff.relation);
+  json.key("relation_numpy");
+  diff.relation_numpy.empty() ? json.null() : json.text(diff.relation_numpy);
   if (!diff.has_elements) {
     json.key("reason").text("shapes differ").end_object();
     return;

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "tenscope/error.hpp"
+#include "tenscope/explain.hpp"
 
 namespace tenscope {
 namespace {
@@ -226,7 +227,21 @@ class Collector : public Sink {
       options.progress = [this, &name, total](std::int64_t done) { progress_(name, done, total); };
     }
     auto found = std::make_shared<TensorDiff>(diff_tensors(a.view(), b.view(), options));
+    explain_if_cheap(a.view(), b.view(), *found);
     add({name, found->is_different() ? EntryStatus::Different : EntryStatus::Same, summary_line(*found), found});
+  }
+
+  // A search takes longer than a comparison: the first few tensors that differ, and none that is large.
+  void explain_if_cheap(const TensorView& a, const TensorView& b, TensorDiff& found) {
+    constexpr int kMostExplained = 8;
+    constexpr std::int64_t kMostElements = 1 << 24;
+    const bool is_small = element_count(a.shape) <= kMostElements && element_count(b.shape) <= kMostElements;
+    if (!found.is_different() || !is_small || explained_ == kMostExplained) return;
+    ++explained_;
+    Explanation explanation = explain(a, b);
+    if (!explanation.found()) return;
+    found.relation = std::move(explanation.words);
+    found.relation_numpy = std::move(explanation.numpy);
   }
 
   void numbers(const std::string& path, const Value& a, const Value& b) override {
@@ -266,6 +281,7 @@ class Collector : public Sink {
   std::string prefix_;
   const DiffOptions& options_;
   const NamedProgress& progress_;
+  int explained_ = 0;
 };
 
 }  // namespace
