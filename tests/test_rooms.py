@@ -99,8 +99,8 @@ def test_the_table_itself(house):
         ("python/bindings/module.cpp", "tracer/watcher.hpp"),
         ("python/bindings/module.cpp", "cli/commands.hpp"),
         ("python/tracer/known.cpp", "format/value.hpp"),
-        ("include/tenscope/run.hpp", "core/glob.hpp"),
-        ("src/new_room/x.cpp", "core/glob.hpp"),
+        ("include/tenscope/run.hpp", "core/suggest.hpp"),
+        ("src/new_room/x.cpp", "core/suggest.hpp"),
         ("src/core/glob.cpp", "tenscope/new.hpp"),
     ],
 )

@@ -3,13 +3,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tenscope/diff.hpp"
+#include "tenscope/span.hpp"
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 // A sign of ill health that `check` looks for.
@@ -20,7 +21,7 @@ struct CheckRule {
   std::string_view unit;
 };
 
-std::span<const CheckRule> check_rules();  // the most important first
+Span<const CheckRule> check_rules();  // the most important first
 
 struct CheckOptions {
   std::map<std::string, double> thresholds;  // by code, in place of the rule's own
@@ -62,3 +63,4 @@ struct CheckReport {
 CheckReport check_run(const std::filesystem::path& run, const CheckOptions& options = {});
 
 }  // namespace tenscope
+#pragma GCC visibility pop

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 // The first run is the reference, a; the second, b, is what became of it.
@@ -323,3 +324,4 @@ struct RankCoverage {
 std::vector<RankDifference> diff_ranks(const std::filesystem::path& run, RankCoverage* coverage = nullptr);
 
 }  // namespace tenscope
+#pragma GCC visibility pop

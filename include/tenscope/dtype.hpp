@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 enum class DType : std::uint8_t {
@@ -45,3 +46,4 @@ std::size_t item_size(DType dtype) noexcept;  // in bytes
 DTypeKind kind_of(DType dtype) noexcept;
 
 }  // namespace tenscope
+#pragma GCC visibility pop

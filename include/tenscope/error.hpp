@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 enum class ErrorCode { Io, Corrupt, Version, InvalidArgument, NotFound, Unsupported };
@@ -21,3 +22,4 @@ class Error : public std::runtime_error {
 };
 
 }  // namespace tenscope
+#pragma GCC visibility pop

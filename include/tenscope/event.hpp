@@ -1,16 +1,20 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "tenscope/dtype.hpp"
 #include "tenscope/summary.hpp"
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 enum class EventKind : std::uint8_t { Value, Enter, Exit, Change, Step, Note, Dropped };
@@ -92,10 +96,11 @@ struct EventInfo {
   std::string_view scope;  // the module's path or the function it happened in
   IoWord io;
   PhaseWord phase;
-  std::string_view root;  // label of the outermost module: class and order, "GPT#0"
-  std::string_view cls;   // class of the module, or qualified name of the function
-  std::string_view task;  // asyncio task, where there is one
-  std::string_view meta;  // more, as the text of one JSON object; the probe's own affair
+  std::string_view root;                 // label of the outermost module: class and order, "GPT#0"
+  std::string_view cls;                  // class of the module, or qualified name of the function
+  std::string_view task;                 // asyncio task, where there is one
+  std::string_view meta;                 // more, as the text of one JSON object; the probe's own affair
+  std::vector<std::string_view> inputs;  // names of the tensors it was made of: the member "inputs" of its meta
   std::string_view file;  // a file of the run folder that holds just this tensor; then recorded with Values::Stats
 };
 
@@ -128,6 +133,20 @@ struct BigInt {  // an integer beyond 64 bits, in decimal
 using EventValue =
     std::variant<std::monostate, std::nullptr_t, bool, std::int64_t, double, BigInt, std::string, TensorRecord>;
 
+template <class Number>
+EventValue number_value(Number value) {
+  if constexpr (std::is_same_v<Number, bool>) {
+    return EventValue(value);
+  } else if constexpr (std::is_floating_point_v<Number>) {
+    return EventValue(static_cast<double>(value));
+  } else {
+    if constexpr (std::is_unsigned_v<Number> && sizeof(Number) == sizeof(std::int64_t)) {
+      if (value > std::numeric_limits<std::int64_t>::max()) return EventValue(BigInt{std::to_string(value)});
+    }
+    return EventValue(static_cast<std::int64_t>(value));
+  }
+}
+
 // One event as read back.
 struct Event {
   std::uint64_t seq = 0;     // per writer, from 0, without gaps
@@ -148,3 +167,4 @@ struct Event {
 };
 
 }  // namespace tenscope
+#pragma GCC visibility pop

@@ -6,6 +6,7 @@
 
 #include "tenscope/tensor_view.hpp"
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 // Numbers that an expression refers to by name, where they are too many to be written out.
@@ -34,3 +35,4 @@ struct Explanation {
 Explanation explain(const TensorView& a, const TensorView& b);
 
 }  // namespace tenscope
+#pragma GCC visibility pop

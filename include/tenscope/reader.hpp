@@ -4,14 +4,15 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tenscope/event.hpp"
+#include "tenscope/span.hpp"
 #include "tenscope/tensor_view.hpp"
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 // Damage: what is there is not what was written. Loss: what should be there is not.
@@ -54,9 +55,9 @@ struct WriterInfo {
 enum class RunState : std::uint8_t { Empty, Closed, Repaired, Running, Failed, Crashed };
 
 // How a run stands: of all its writers, the one to worry about most. Empty: there is none.
-RunState run_state(std::span<const WriterInfo> writers) noexcept;
-std::string_view to_string(RunState state) noexcept;          // "empty", "closed", ...
-std::string state_text(std::span<const WriterInfo> writers);  // the same, with the reason: "failed (ValueError)"
+RunState run_state(Span<const WriterInfo> writers) noexcept;
+std::string_view to_string(RunState state) noexcept;     // "empty", "closed", ...
+std::string state_text(Span<const WriterInfo> writers);  // the same, with the reason: "failed (ValueError)"
 
 // An event's place in a Reader: index into events in the order (writer, seq).
 using EventId = std::uint32_t;
@@ -93,9 +94,9 @@ class Reader {
 
   const std::filesystem::path& path() const noexcept;
   std::string_view run_json() const noexcept;  // the text of run.json
-  std::span<const WriterInfo> writers() const noexcept;
-  std::span<const Problem> problems() const noexcept;  // damage, and losses that no limit asked for
-  const std::vector<Loss>& losses() const noexcept;    // all of them, also those within a limit that the user set
+  Span<const WriterInfo> writers() const noexcept;
+  Span<const Problem> problems() const noexcept;     // damage, and losses that no limit asked for
+  const std::vector<Loss>& losses() const noexcept;  // all of them, also those within a limit that the user set
 
   std::size_t event_count() const noexcept;
   Event event(EventId id) const;  // the whole event, copied out. Throws Corrupt, Io
@@ -117,7 +118,7 @@ class Reader {
   // Were the bytes of a tensor event, `record`, kept, and is the file there that holds them?
   bool has_bytes(EventId id, const TensorRecord& record) const;
 
-  struct Impl;
+  struct [[gnu::visibility("hidden")]] Impl;
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -134,3 +135,4 @@ std::vector<Problem> verify(const std::filesystem::path& run);
 std::vector<std::string> repair(const std::filesystem::path& run);
 
 }  // namespace tenscope
+#pragma GCC visibility pop

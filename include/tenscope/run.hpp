@@ -6,10 +6,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "tenscope/event.hpp"
 #include "tenscope/tensor_view.hpp"
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 enum class Durability { Process, Disk };  // survives the process' death; survives a power cut
@@ -56,13 +58,18 @@ class Run {
   Recorded record(const EventInfo& info, const TensorView& tensor, Values values = Values::Full);
   Recorded record(const EventInfo& info, const EventValue& value);  // not for TensorRecord
 
-  Recorded record(std::string_view name, const TensorView& tensor) { return record(EventInfo{.name = name}, tensor); }
-  Recorded record(std::string_view name, double value) { return record(EventInfo{.name = name}, EventValue(value)); }
-  Recorded record(std::string_view name, std::int64_t value) {
-    return record(EventInfo{.name = name}, EventValue(value));
+  template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+  Recorded record(const EventInfo& info, Number value) {
+    return record(info, number_value(value));
   }
+
+  Recorded record(std::string_view name, const TensorView& tensor) { return record(named(name), tensor); }
   Recorded record(std::string_view name, std::string_view text) {
-    return record(EventInfo{.name = name}, EventValue(std::string(text)));
+    return record(named(name), EventValue(std::string(text)));
+  }
+  template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+  Recorded record(std::string_view name, Number value) {
+    return record(named(name), number_value(value));
   }
 
   std::int64_t step();  // begins the next step and returns its number
@@ -80,9 +87,15 @@ class Run {
   std::filesystem::path writer_path() const;           // this writer's folder in it
   std::uint64_t dropped() const noexcept;
 
-  struct Impl;
+  struct [[gnu::visibility("hidden")]] Impl;
 
  private:
+  static EventInfo named(std::string_view name) {
+    EventInfo info;
+    info.name = name;
+    return info;
+  }
+
   std::shared_ptr<Impl> impl_;
 };
 
@@ -92,3 +105,4 @@ class Run {
 bool close_runs_on_sigterm();
 
 }  // namespace tenscope
+#pragma GCC visibility pop

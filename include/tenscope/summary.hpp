@@ -8,6 +8,7 @@
 
 #include "tenscope/dtype.hpp"
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 // XXH3-128 of a tensor's bytes in C order. With dtype and byte count it is a tensor's identity.
@@ -17,7 +18,10 @@ struct Fingerprint {
 
   std::string hex() const;  // 32 digits, the high half first, as xxhsum prints it
   static std::optional<Fingerprint> parse(std::string_view hex) noexcept;
-  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+  friend bool operator==(const Fingerprint& a, const Fingerprint& b) noexcept {
+    return a.low == b.low && a.high == b.high;
+  }
+  friend bool operator!=(const Fingerprint& a, const Fingerprint& b) noexcept { return !(a == b); }
 };
 
 // Statistics of a tensor's elements. min, max, mean, std, l2 and abs_max are over the finite elements and NaN where
@@ -47,3 +51,4 @@ struct Summary {
 };
 
 }  // namespace tenscope
+#pragma GCC visibility pop

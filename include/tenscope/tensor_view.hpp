@@ -5,11 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <span>
+#include <iterator>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "tenscope/dtype.hpp"
+#include "tenscope/span.hpp"
 
+#pragma GCC visibility push(default)
 namespace tenscope {
 
 inline constexpr int kMaxRank = 64;
@@ -19,12 +23,12 @@ inline constexpr int kMaxRank = 64;
 struct TensorView {
   const void* data = nullptr;
   DType dtype = DType::F32;
-  std::span<const std::int64_t> shape;
-  std::span<const std::int64_t> strides;  // in elements, may be zero or negative; empty means C order
-  std::string_view device = "cpu";        // where the tensor lives; the bytes here are always readable by the host
+  Span<const std::int64_t> shape;
+  Span<const std::int64_t> strides;  // in elements, may be zero or negative; empty means C order
+  std::string_view device = "cpu";   // where the tensor lives; the bytes here are always readable by the host
 };
 
-std::int64_t element_count(std::span<const std::int64_t> shape) noexcept;
+std::int64_t element_count(Span<const std::int64_t> shape) noexcept;
 std::size_t size_bytes(const TensorView& view) noexcept;
 bool is_c_order(const TensorView& view) noexcept;
 
@@ -87,19 +91,47 @@ struct dtype_of<std::complex<double>> {
   static constexpr DType value = DType::C128;
 };
 
+// A size or a stride, of whatever integer type.
+class Dim {
+ public:
+  template <class Int, class = std::enable_if_t<std::is_integral_v<Int>>>
+  constexpr Dim(Int size) noexcept : size_(static_cast<std::int64_t>(size)) {}  // NOLINT: implicit
+  constexpr operator std::int64_t() const noexcept { return size_; }            // NOLINT: implicit
+
+ private:
+  std::int64_t size_;
+};
+
+template <class Sizes>
+using if_sizes = std::enable_if_t<std::is_convertible_v<decltype(*std::data(std::declval<const Sizes&>())), Dim>>;
+
 // A TensorView that holds its own shape, so that it can be made in one expression:
 //   run.record("q", tenscope::view(pointer, {batch, heads, tokens, size}));
+//   run.record("k", tenscope::view(pointer, sizes, strides));
+// Sizes and strides are integers of any type: in braces, a vector, an array, a span. Throws InvalidArgument for a rank
+// above kMaxRank or strides of another rank.
 class ShapedView {
  public:
-  ShapedView(const void* data, DType dtype, std::initializer_list<std::int64_t> shape)
-      : ShapedView(data, dtype, std::span<const std::int64_t>(shape.begin(), shape.size())) {}
-  ShapedView(const void* data, DType dtype, std::span<const std::int64_t> shape,
-             std::span<const std::int64_t> strides = {});
+  ShapedView(const void* data, DType dtype, std::initializer_list<Dim> shape, std::initializer_list<Dim> strides = {})
+      : ShapedView(data, dtype, Span<const Dim>(shape), Span<const Dim>(strides)) {}
+  template <class Shape, class Strides = Span<const Dim>, class = if_sizes<Shape>>
+  ShapedView(const void* data, DType dtype, const Shape& shape, const Strides& strides = {})
+      : data_(data),
+        dtype_(dtype),
+        rank_(checked_rank(std::size(shape), std::size(strides))),
+        has_strides_(std::size(strides) != 0) {
+    std::size_t axis = 0;
+    for (const Dim size : shape) shape_[axis++] = size;
+    axis = 0;
+    for (const Dim stride : strides) strides_[axis++] = stride;
+  }
   operator TensorView() const noexcept {
     return {data_, dtype_, {shape_.data(), rank_}, {strides_.data(), has_strides_ ? rank_ : 0}, "cpu"};
   }
 
  private:
+  static std::size_t checked_rank(std::size_t sizes, std::size_t strides);
+
   const void* data_;
   DType dtype_;
   std::size_t rank_;
@@ -109,11 +141,21 @@ class ShapedView {
 };
 
 template <class T>
-ShapedView view(const T* data, std::initializer_list<std::int64_t> shape) {
-  return ShapedView(data, dtype_of<T>::value, shape);
+ShapedView view(const T* data, std::initializer_list<Dim> shape, std::initializer_list<Dim> strides = {}) {
+  return ShapedView(data, dtype_of<T>::value, shape, strides);
 }
-inline ShapedView view(const void* data, DType dtype, std::initializer_list<std::int64_t> shape) {
-  return ShapedView(data, dtype, shape);
+template <class T, class Shape, class Strides = Span<const Dim>, class = if_sizes<Shape>>
+ShapedView view(const T* data, const Shape& shape, const Strides& strides = {}) {
+  return ShapedView(data, dtype_of<T>::value, shape, strides);
+}
+inline ShapedView view(const void* data, DType dtype, std::initializer_list<Dim> shape,
+                       std::initializer_list<Dim> strides = {}) {
+  return ShapedView(data, dtype, shape, strides);
+}
+template <class Shape, class Strides = Span<const Dim>, class = if_sizes<Shape>>
+ShapedView view(const void* data, DType dtype, const Shape& shape, const Strides& strides = {}) {
+  return ShapedView(data, dtype, shape, strides);
 }
 
 }  // namespace tenscope
+#pragma GCC visibility pop

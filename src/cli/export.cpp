@@ -9,11 +9,11 @@
 #include "cli/commands.hpp"
 #include "cli/export_hdf5.hpp"
 #include "cli/open_run.hpp"
-#include "core/glob.hpp"
 #include "core/json_writer.hpp"
 #include "format/format.hpp"
 #include "kernels/element.hpp"
 #include "tenscope/error.hpp"
+#include "tenscope/glob.hpp"
 
 namespace tenscope::cli {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
-#include "core/glob.hpp"
 #include "core/json_writer.hpp"
 #include "core/suggest.hpp"
 #include "report/table.hpp"
 #include "report/values.hpp"
 #include "tenscope/error.hpp"
+#include "tenscope/glob.hpp"
 
 namespace tenscope::cli {
 namespace {

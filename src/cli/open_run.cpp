@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/glob.hpp"
 #include "core/json_writer.hpp"
 #include "core/suggest.hpp"
 #include "tenscope/error.hpp"
+#include "tenscope/glob.hpp"
 
 namespace tenscope::cli {
 namespace fs = std::filesystem;

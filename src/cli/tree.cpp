@@ -13,11 +13,11 @@
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
-#include "core/glob.hpp"
 #include "core/json_writer.hpp"
 #include "report/table.hpp"
 #include "report/values.hpp"
 #include "tenscope/error.hpp"
+#include "tenscope/glob.hpp"
 
 namespace tenscope::cli {
 namespace {

@@ -408,7 +408,7 @@ bool CheckReport::has_looked() const noexcept {
 
 bool CheckReport::is_healthy() const noexcept { return has_looked() && findings.empty() && missing.empty(); }
 
-std::span<const CheckRule> check_rules() { return kRules; }
+Span<const CheckRule> check_rules() { return kRules; }
 
 CheckReport check_run(const std::filesystem::path& run, const CheckOptions& options) {
   const Reader reader(run);

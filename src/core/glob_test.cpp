@@ -1,4 +1,4 @@
-#include "core/glob.hpp"
+#include "tenscope/glob.hpp"
 
 #include <gtest/gtest.h>
 

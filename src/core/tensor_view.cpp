@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "tenscope/error.hpp"
 
 namespace tenscope {
 
-std::int64_t element_count(std::span<const std::int64_t> shape) noexcept {
+std::int64_t element_count(Span<const std::int64_t> shape) noexcept {
   std::int64_t count = 1;
   for (auto size : shape) count *= size;
   return count;
@@ -50,14 +48,14 @@ void validate(const TensorView& view) {
   if (!is_empty && view.data == nullptr) refuse("no data behind its elements");
 }
 
-ShapedView::ShapedView(const void* data, DType dtype, std::span<const std::int64_t> shape,
-                       std::span<const std::int64_t> strides)
-    : data_(data), dtype_(dtype), rank_(shape.size()), has_strides_(!strides.empty()) {
-  if (shape.size() > kMaxRank || (has_strides_ && strides.size() != shape.size())) {
-    throw Error(ErrorCode::InvalidArgument, "tensor refused: rank too high, or strides of another rank");
+std::size_t ShapedView::checked_rank(std::size_t sizes, std::size_t strides) {
+  if (sizes > kMaxRank) {
+    throw Error(ErrorCode::InvalidArgument, fmt::format("tensor refused: rank {} is above {}", sizes, kMaxRank));
   }
-  std::copy(shape.begin(), shape.end(), shape_.begin());
-  std::copy(strides.begin(), strides.end(), strides_.begin());
+  if (strides != 0 && strides != sizes) {
+    throw Error(ErrorCode::InvalidArgument, fmt::format("tensor refused: {} strides for rank {}", strides, sizes));
+  }
+  return sizes;
 }
 
 }  // namespace tenscope

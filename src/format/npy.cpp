@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -158,7 +159,8 @@ bool is_fortran_order(const TensorView& tensor) noexcept {
 
 TensorView npy_elements(const TensorView& tensor, std::vector<std::int64_t>& shape) {
   if (!is_fortran_order(tensor)) return tensor;
-  shape.assign(tensor.shape.rbegin(), tensor.shape.rend());
+  shape.assign(tensor.shape.begin(), tensor.shape.end());
+  std::reverse(shape.begin(), shape.end());
   TensorView transposed = tensor;
   transposed.shape = shape;
   transposed.strides = {};

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "core/json_writer.hpp"
 
@@ -34,12 +35,26 @@ void put_member(TextBuffer& out, std::string_view opening, std::string_view text
 }
 
 // The probe's own JSON goes in as it is, but must not break the line.
-void put_meta(TextBuffer& out, std::string_view meta) {
-  if (meta.empty()) return;
-  out.put(R"(,"meta":)");
+void put_json(TextBuffer& out, std::string_view json) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
-  if (std::none_of(meta.begin(), meta.end(), is_control)) return out.put(meta);
-  for (const char c : meta) out.put(is_control(c) ? ' ' : c);
+  if (std::none_of(json.begin(), json.end(), is_control)) return out.put(json);
+  for (const char c : json) out.put(is_control(c) ? ' ' : c);
+}
+
+void put_meta(TextBuffer& out, const EventInfo& info) {
+  if (info.meta.empty() && info.inputs.empty()) return;
+  out.put(R"(,"meta":)");
+  if (info.inputs.empty()) return put_json(out, info.meta);
+  std::string_view separator = R"({"inputs":[")";
+  for (const std::string_view input : info.inputs) {
+    out.put(std::exchange(separator, R"(",")"));
+    out.put_escaped(input);
+  }
+  out.put(R"("])");
+  const auto brace = info.meta.find('{');
+  const std::string_view rest = brace == std::string_view::npos ? "}" : info.meta.substr(brace + 1);
+  if (const auto next = rest.find_first_not_of(" \t\r\n"); next != rest.npos && rest[next] != '}') out.put(',');
+  put_json(out, rest);
 }
 
 void put_info(TextBuffer& out, const EventInfo& info, std::uint64_t thread) {
@@ -62,7 +77,7 @@ void put_info(TextBuffer& out, const EventInfo& info, std::uint64_t thread) {
   put_member(out, R"(,"root":")", info.root);
   put_member(out, R"(,"class":")", info.cls);
   put_member(out, R"(,"task":")", info.task);
-  put_meta(out, info.meta);
+  put_meta(out, info);
 }
 
 void put_number(TextBuffer& out, double value) {

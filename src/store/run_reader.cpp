@@ -11,7 +11,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "core/glob.hpp"
 #include "store/event_parser.hpp"
 #include "store/journal_reader.hpp"
 #include "store/read_file.hpp"
@@ -19,6 +18,7 @@
 #include "store/tensor_storage.hpp"
 #include "store/writer_account.hpp"
 #include "tenscope/error.hpp"
+#include "tenscope/glob.hpp"
 #include "tenscope/reader.hpp"
 
 // Overview: opening reads every journal once and keeps a row per event: what queries ask for, and where its line
@@ -297,8 +297,8 @@ Reader& Reader::operator=(Reader&&) noexcept = default;
 
 const std::filesystem::path& Reader::path() const noexcept { return impl_->path; }
 std::string_view Reader::run_json() const noexcept { return impl_->run_file.text; }
-std::span<const WriterInfo> Reader::writers() const noexcept { return impl_->writers; }
-std::span<const Problem> Reader::problems() const noexcept { return impl_->problems; }
+Span<const WriterInfo> Reader::writers() const noexcept { return impl_->writers; }
+Span<const Problem> Reader::problems() const noexcept { return impl_->problems; }
 const std::vector<Loss>& Reader::losses() const noexcept { return impl_->losses; }
 std::size_t Reader::event_count() const noexcept { return impl_->rows.size(); }
 Event Reader::event(EventId id) const { return impl_->parse(id); }

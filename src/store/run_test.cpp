@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "store/read_back.hpp"
 #include "store/scratch_folder.hpp"
@@ -47,6 +49,77 @@ TEST(Run, records_and_reads_back_every_kind_of_value) {
   EXPECT_EQ(yes.site, "a.py:3");
   EXPECT_EQ(yes.scope, "f");
   expect_healthy(path);
+}
+
+TEST(Run, numbers_of_any_type_are_recorded_without_a_cast) {
+  ScratchFolder scratch;
+  Recorder run(scratch.path());
+  run.record("int", -3);
+  run.record("unsigned", 3u);
+  run.record("size", std::size_t{7});
+  run.record("huge", std::numeric_limits<std::uint64_t>::max());
+  run.record("float", 0.5f);
+  run.record("bool", true);
+  run.record({.name = "info", .io = Io::Loss}, std::uint16_t{9});
+  run.close();
+  const Reader reader(run.path());
+  const auto value = [&](const char* name) { return reader.event(only(reader, {.name = name})).value; };
+  EXPECT_EQ(std::get<std::int64_t>(value("int")), -3);
+  EXPECT_EQ(std::get<std::int64_t>(value("unsigned")), 3);
+  EXPECT_EQ(std::get<std::int64_t>(value("size")), 7);
+  EXPECT_EQ(std::get<BigInt>(value("huge")).digits, "18446744073709551615");
+  EXPECT_EQ(std::get<double>(value("float")), 0.5);
+  EXPECT_EQ(std::get<bool>(value("bool")), true);
+  EXPECT_EQ(std::get<std::int64_t>(value("info")), 9);
+}
+
+TEST(Run, inputs_become_a_member_of_the_meta) {
+  ScratchFolder scratch;
+  Recorder run(scratch.path());
+  const std::vector<std::string_view> inputs{"blk.0.attn_q.weight", "a \"quoted\" name"};
+  run.record({.name = "alone", .inputs = inputs}, 1);
+  run.record({.name = "empty", .meta = "{ }", .inputs = inputs}, 1);
+  run.record({.name = "merged", .meta = "\n{\"op\":\n\"MUL_MAT\"}", .inputs = inputs}, 1);
+  run.close();
+  const Reader reader(run.path());
+  ASSERT_TRUE(reader.problems().empty());
+  const auto meta = [&](const char* name) { return reader.event(only(reader, {.name = name})).meta; };
+  const std::string expected = R"({"inputs":["blk.0.attn_q.weight","a \"quoted\" name"])";
+  EXPECT_EQ(meta("alone"), expected + "}");
+  EXPECT_EQ(meta("empty"), expected + " }");
+  EXPECT_EQ(meta("merged"), expected + R"(,"op": "MUL_MAT"})");
+}
+
+TEST(Run, shapes_are_integers_of_any_type) {
+  ScratchFolder scratch;
+  const auto data = ramp(12);
+  const std::size_t rows = 3;
+  const std::vector<std::size_t> sizes{3, 4};
+  const std::array<int, 2> strides{1, 3};
+  const std::int64_t flat[] = {12};
+  Recorder run(scratch.path());
+  run.record("braces", view(data.data(), {rows, 4}));
+  run.record("vector", view(data.data(), sizes));
+  run.record("strided", view(data.data(), sizes, strides));
+  run.record("strided_braces", view(static_cast<const void*>(data.data()), DType::F32, {rows, 4}, {1, rows}));
+  run.record("array", view(static_cast<const void*>(data.data()), DType::F32, flat));
+  run.record("span", view(data.data(), std::span(sizes)));
+  run.record("scalar", view(data.data(), {}));
+  run.close();
+  const Reader reader(run.path());
+  const auto record = [&](const char* name) {
+    return std::get<TensorRecord>(reader.event(only(reader, {.name = name})).value);
+  };
+  const std::vector<std::int64_t> shape{3, 4};
+  for (const char* name : {"braces", "vector", "strided", "strided_braces", "span"})
+    EXPECT_EQ(record(name).shape, shape);
+  EXPECT_EQ(record("array").shape, std::vector<std::int64_t>{12});
+  EXPECT_TRUE(record("scalar").shape.empty());
+  const std::vector<float> transposed{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11};
+  EXPECT_EQ(values_of<float>(reader, only(reader, {.name = "strided"})), transposed);
+  EXPECT_EQ(values_of<float>(reader, only(reader, {.name = "strided_braces"})), transposed);
+  EXPECT_THROW(view(data.data(), std::vector<int>(kMaxRank + 1, 1)), Error);
+  EXPECT_THROW(view(data.data(), {3, 4}, {1}), Error);
 }
 
 TEST(Run, every_dtype_and_stride_reads_back) {

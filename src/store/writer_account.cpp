@@ -147,7 +147,7 @@ RunState state_of(const WriterInfo& writer) noexcept {
 }
 }  // namespace
 
-RunState run_state(std::span<const WriterInfo> writers) noexcept {
+RunState run_state(Span<const WriterInfo> writers) noexcept {
   RunState worst = RunState::Empty;
   for (const WriterInfo& writer : writers) {
     worst = std::max(worst, state_of(writer));
@@ -173,7 +173,7 @@ std::string_view to_string(RunState state) noexcept {
   return "";
 }
 
-std::string state_text(std::span<const WriterInfo> writers) {
+std::string state_text(Span<const WriterInfo> writers) {
   const RunState state = run_state(writers);
   if (state != RunState::Failed) return std::string(to_string(state));
   for (const WriterInfo& writer : writers)
