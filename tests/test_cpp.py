@@ -18,16 +18,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def newest_build():
-    """The newest build tree without sanitizers that has the libraries."""
+    """The newest build tree without sanitizers that has the library."""
 
     def is_plain(build):
         return "TENSCOPE_SANITIZE:STRING=\n" in (build / "CMakeCache.txt").read_text()
 
-    libraries = (ROOT / "build").glob("*/src/report/libtenscope_report.a")
+    libraries = (ROOT / "build").glob("*/libtenscope.so")
     builds = sorted(libraries, key=lambda path: path.stat().st_mtime)
-    builds = [path.parents[2] for path in builds if is_plain(path.parents[2])]
+    builds = [path.parent for path in builds if is_plain(path.parent)]
     if not builds:
-        pytest.fail("the libraries are not built (cmake --build build/release)")
+        pytest.fail("the library is not built (cmake --build build/release)")
     return builds[-1]
 
 
@@ -37,16 +37,82 @@ def run(*words):
     return result.stdout
 
 
+CMAKE = shutil.which("cmake") or str(Path(sys.executable).with_name("cmake"))
+CLANG = shutil.which("clang++") or shutil.which("clang++-19")
+
+
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory):
+def prefix(tmp_path_factory):
+    """Where the library is installed, with a program beside it. It has been moved after it was installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    run(CMAKE, "--install", newest_build(), "--component", "development", "--prefix", folder / "first")
+    (folder / "first").rename(folder / "prefix")
+    (folder / "prefix" / "bin").mkdir()
+    shutil.copy(newest_build() / "src" / "cli" / "tenscope", folder / "prefix" / "bin")
+    return folder / "prefix"
+
+
+def compilers():
+    yield pytest.param("", id="default")
+    yield pytest.param(CLANG, id="clang", marks=pytest.mark.skipif(not CLANG, reason="clang is not installed"))
+
+
+@pytest.fixture(scope="module", params=compilers())
+def programs(request, prefix, tmp_path_factory):
     """The folder of the programs that were built against an installation."""
     folder = tmp_path_factory.mktemp("consumer")
-    cmake = shutil.which("cmake") or str(Path(sys.executable).with_name("cmake"))
-    run(cmake, "--install", newest_build(), "--component", "development", "--prefix", folder / "prefix")
-    run(cmake, "-S", ROOT / "tests" / "cpp", "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Debug",
-        f"-DCMAKE_PREFIX_PATH={folder / 'prefix'}", f"-DTENSCOPE_EXAMPLE={ROOT / 'examples' / 'cpp'}")  # fmt: skip
-    run(cmake, "--build", folder / "build")
-    return folder / "build"
+    compiler = [f"-DCMAKE_CXX_COMPILER={request.param}"] if request.param else []
+    run(CMAKE, "-S", ROOT / "tests" / "cpp", "-B", folder, "-DCMAKE_BUILD_TYPE=Debug", *compiler,
+        f"-Dtenscope_DIR={run(prefix / 'bin' / 'tenscope', '--cmake-dir').strip()}",
+        f"-DTENSCOPE_EXAMPLE={ROOT / 'examples' / 'cpp'}",
+        f"-DDLPACK_INCLUDE={Path(torch.__file__).parent / 'include' / 'ATen'}")  # fmt: skip
+    run(CMAKE, "--build", folder)
+    return folder
+
+
+def test_the_package_needs_nothing_and_names_no_place_of_this_machine(prefix):
+    text = (prefix / "lib" / "cmake" / "tenscope" / "tenscopeConfig.cmake").read_text()
+    assert "find_dependency(" not in text and "find_package(" not in text and "pkg_check" not in text
+    for place in (ROOT, prefix, prefix.parent / "first", "/usr", "/tmp"):
+        assert str(place) not in text
+    soname = run("readelf", "-d", prefix / "lib" / "libtenscope.so").partition("soname: [")[2].partition("]")[0]
+    assert (prefix / "lib" / soname).exists() and soname.startswith("libtenscope.so.")
+
+
+def test_the_library_exports_its_own_functions_only(prefix):
+    lines = run("nm", "-DC", "--defined-only", prefix / "lib" / "libtenscope.so").splitlines()
+    names = [line.split(maxsplit=2)[2] for line in lines]
+    assert "tenscope_open" in names and any(name.startswith("tenscope::Run::record(") for name in names)
+    foreign = [name for name in names if not name.startswith(("tenscope_", "tenscope::"))]
+    assert {name.rpartition(" ")[2] for name in foreign} <= {"tenscope::Error"}
+    inner = ("tenscope::store::", "tenscope::kernels::", "tenscope::compare::", "tenscope::report::")
+    assert not [name for name in names if name.startswith(inner) or "::Impl" in name]
+
+
+def test_the_program_says_where_the_library_is_not(tmp_path):
+    alone = shutil.copy(newest_build() / "src" / "cli" / "tenscope", tmp_path)
+    result = subprocess.run([alone, "--cmake-dir"], capture_output=True, text=True, check=False)
+    assert result.returncode == 2 and not result.stdout
+    assert "the C++ library is not installed beside this program" in result.stderr
+
+
+@pytest.mark.parametrize(("program", "standard"), [("consumer17", "201703"), ("consumer20", "202002")])
+def test_a_program_in_either_standard_records_reads_and_compares(programs, tmp_path, program, standard):
+    assert run(programs / program, tmp_path).strip() == f"as expected, with __cplusplus {standard}"
+    assert tenscope.open(tmp_path / "a")["strided", 0].tolist() == [[2, 6, 10], [4, 8, 12]]
+
+
+def test_a_program_in_c_records_what_python_reads(programs, tmp_path):
+    said = run(programs / "from_c", tmp_path)
+    assert said.split() == [tenscope.__version__, str(tmp_path / "c")]
+    command("verify", tmp_path / "c")
+    back = tenscope.open(tmp_path / "c")
+    assert np.array_equal(back["q", 0], np.arange(6.0).reshape(2, 3))
+    assert np.array_equal(back["q.transposed", 0], np.arange(6.0).reshape(2, 3).T)
+    assert np.array_equal(back["dlpack", 0], np.array([[1, 2], [3, 4]], np.float32))
+    assert (back["loss", 7], back["epoch", 7], back["engine", 7]) == (0.5, -3, "C")
+    (q,) = [event for event in told(tmp_path / "c") if event.get("name") == "q"]
+    assert q["io"] == "output" and q["meta"] == {"inputs": ["x", "blk.0.attn_q.weight"], "op": "MUL_MAT"}
 
 
 def test_the_example_records_a_run(programs, tmp_path):

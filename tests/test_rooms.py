@@ -122,7 +122,8 @@ def test_the_compiler_does_not_find_the_headers_of_other_rooms(house):
     headers = {}
     for room, folder in house.folders.items():
         top = folder.partition("/")[0]
-        headers[room] = min(path.relative_to(ROOT / top).as_posix() for path in (ROOT / folder).glob("*.hpp"))
+        own = [path.relative_to(ROOT / top).as_posix() for path in (ROOT / folder).glob("*.hpp")]
+        headers |= {room: min(own)} if own else {}
     commands = {}
     for entry in json.loads(database.read_text()):
         path = Path(entry["file"])
@@ -148,7 +149,7 @@ def test_the_compiler_does_not_find_the_headers_of_other_rooms(house):
             if done.returncode == 0:
                 reached.add(other)
         # hdf5 lies in format's folder: what reaches the one reaches the other, and the scan above tells them apart.
-        assert reached - {"hdf5"} == {room, *house.uses[room]} - {"hdf5"}, f"what {room} can include"
+        assert reached - {"hdf5"} == {room, *house.uses[room]} & set(headers) - {"hdf5"}, f"what {room} can include"
 
 
 def test_the_docs_have_the_same_table(house):

@@ -14,6 +14,7 @@ trial=$(mktemp -d)
 trap 'rm -rf "$trial"' EXIT
 "$(.venv/bin/python -c 'import sys; print(sys._base_executable)')" -m venv "$trial/venv"
 "$trial/venv/bin/python" -m pip install -q --disable-pip-version-check wheelhouse/*.whl
+tree=$PWD
 cd "$trial"
 venv/bin/python - <<'PY'
 import numpy, tenscope
@@ -26,4 +27,11 @@ venv/bin/tenscope verify runs
 echo 'import tenscope; tenscope.init().record("version", tenscope.__version__)' > script.py
 env -u VIRTUAL_ENV venv/bin/tenscope run --name script script.py
 venv/bin/tenscope show runs/script version
-ls -l "$OLDPWD"/wheelhouse
+if command -v cmake >/dev/null && command -v c++ >/dev/null; then
+  echo "==> building a C++17 program against it"
+  cmake -S "$tree/examples/cpp" -B example -Dtenscope_DIR="$(venv/bin/tenscope --cmake-dir)" -DCMAKE_CXX_STANDARD=17 >/dev/null
+  cmake --build example >/dev/null
+  example/mlp runs-of-cpp 3
+  venv/bin/tenscope verify runs-of-cpp
+fi
+ls -l "$tree"/wheelhouse

@@ -62,7 +62,12 @@ struct Layer {
 
 void record(tenscope::Run& run, const char* name, Io io, Phase phase, const std::vector<float>& data, std::int64_t rows,
             std::int64_t columns) {
-  run.record({.name = name, .io = io, .phase = phase, .root = "MLP#0"}, tenscope::view(data.data(), {rows, columns}));
+  tenscope::EventInfo info;
+  info.name = name;
+  info.io = io;
+  info.phase = phase;
+  info.root = "MLP#0";
+  run.record(info, tenscope::view(data.data(), {rows, columns}));
 }
 
 }  // namespace
@@ -111,7 +116,9 @@ int main(int argc, char** argv) {
   run.close();
 
   const tenscope::Reader reader(run.path());
-  const auto losses = reader.find({.name = "loss"});
+  tenscope::Query query;
+  query.name = "loss";
+  const auto losses = reader.find(query);
   std::printf("%zu events in %s\nloss %.4f -> %.4f\n", reader.event_count(), run.path().c_str(),
               std::get<double>(reader.event(losses.front()).value),
               std::get<double>(reader.event(losses.back()).value));

@@ -21,7 +21,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bindings/dlpack_abi.hpp"
+#include "core/dlpack.hpp"
 
 namespace tenscope::python {
 namespace {
@@ -167,49 +167,8 @@ bool is_without_storage(const Torch& torch, PyObject* object, const TensorView& 
   return items < 0 || address == static_cast<std::uintptr_t>(items) * item_size(view.dtype);
 }
 
-std::optional<DType> dtype_of_dlpack(const dlpack::DataType& type) noexcept {
-  if (type.lanes != 1) return std::nullopt;
-  int bits = type.bits;
-  switch (type.code) {
-    case dlpack::kInt:
-      return bits == 64   ? DType::I64
-             : bits == 32 ? DType::I32
-             : bits == 16 ? DType::I16
-             : bits == 8  ? std::optional(DType::I8)
-                          : std::nullopt;
-    case dlpack::kUInt:
-      return bits == 64   ? DType::U64
-             : bits == 32 ? DType::U32
-             : bits == 16 ? DType::U16
-             : bits == 8  ? std::optional(DType::U8)
-                          : std::nullopt;
-    case dlpack::kFloat:
-      return bits == 64 ? DType::F64 : bits == 32 ? DType::F32 : bits == 16 ? std::optional(DType::F16) : std::nullopt;
-    case dlpack::kBfloat:
-      return bits == 16 ? std::optional(DType::BF16) : std::nullopt;
-    case dlpack::kComplex:
-      return bits == 64 ? DType::C64 : bits == 128 ? std::optional(DType::C128) : std::nullopt;
-    case dlpack::kBool:
-      return bits == 8 ? std::optional(DType::Bool) : std::nullopt;
-    case dlpack::kFloat8E4M3Fn:
-      return DType::F8E4M3;
-    case dlpack::kFloat8E4M3Fnuz:
-      return DType::F8E4M3Fnuz;
-    case dlpack::kFloat8E5M2:
-      return DType::F8E5M2;
-    case dlpack::kFloat8E5M2Fnuz:
-      return DType::F8E5M2Fnuz;
-    default:
-      return std::nullopt;
-  }
-}
-
 bool is_aligned(const void* data, std::size_t item_size) noexcept {
   return reinterpret_cast<std::uintptr_t>(data) % std::min(item_size, alignof(double)) == 0;
-}
-
-bool on_host(const dlpack::Device& device) noexcept {
-  return device.type == dlpack::kCpu || device.type == dlpack::kCudaHost || device.type == dlpack::kRocmHost;
 }
 
 // The format character of the struct module with its size, as NumPy exports it in native byte order.
@@ -351,7 +310,7 @@ Borrowed BorrowedTensor::unsupported(std::string why) {
 // Shape and strides are copied, so that they stay valid whatever becomes of the tensor's own.
 bool BorrowedTensor::take(const void* tensor) noexcept {
   const auto& source = *static_cast<const dlpack::Tensor*>(tensor);
-  auto dtype = dtype_of_dlpack(source.dtype);
+  auto dtype = dlpack::dtype_of(source.dtype);
   if (!dtype || source.ndim < 0 || source.ndim > kMaxRank) return false;
   auto rank = static_cast<std::size_t>(source.ndim);
   if (rank) std::memcpy(shape_, source.shape, rank * sizeof(std::int64_t));
@@ -387,7 +346,7 @@ Borrowed BorrowedTensor::borrow_torch(PyObject* object) {
   if (element_count(view.shape) == 0) return Borrowed::Ok;
 
   std::string device;
-  bool copied = !on_host(tensor.device);
+  bool copied = !dlpack::is_on_host(tensor.device);
   if (copied) {
     TorchGuard guard(torch);
     device = as_text(attribute(object, "device").get());
@@ -431,7 +390,7 @@ Borrowed BorrowedTensor::borrow_dlpack(PyObject* object) {
     if (managed->version.major == 1) tensor = &managed->tensor;
   }
   if (!tensor) return unsupported(type + ": its __dlpack__ returned no DLPack 1 tensor");
-  if (!on_host(tensor->device)) return unsupported(type + " on a device: copy it to the host first");
+  if (!dlpack::is_on_host(tensor->device)) return unsupported(type + " on a device: copy it to the host first");
   if (!take(tensor)) return unsupported(type + " of an unknown dtype");
   if (!tensor->data && element_count(view.shape) != 0) return unsupported(type + " without elements in memory");
   return Borrowed::Ok;

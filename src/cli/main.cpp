@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/cmake_dir.hpp"
 #include "cli/commands.hpp"
 #include "cli/long_options.hpp"
 #include "core/json_writer.hpp"
@@ -65,6 +66,9 @@ int run(int argc, char** argv, Output& output) {
   CLI::App app{"tenscope: the flight recorder and debugger for tensors"};
   app.name("tenscope");
   app.set_version_flag("--version", TENSCOPE_VERSION);
+  app.add_flag_callback(
+      "--cmake-dir", [] { throw CLI::CallForVersion(cmake_dir(), 0); },
+      "Print the folder that CMake finds the C++ library by, and exit");
   app.require_subcommand(1);
   app.footer(
       "tenscope VERB --help tells more of a verb. Every verb takes --json.\n"

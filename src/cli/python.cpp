@@ -26,19 +26,13 @@ bool is_executable(const fs::path& path) {
   return ::access(path.c_str(), X_OK) == 0 && !fs::is_directory(path, failed);
 }
 
-// Whether some lib/pythonX.Y/site-packages of the environment has the package, or what pip writes down of it.
+// Whether the environment has the package, or what pip writes down of it.
 bool has_package(const fs::path& environment) {
-  std::error_code failed;
-  for (const char* lib : {"lib", "lib64"}) {
-    for (const auto& version : fs::directory_iterator(environment / lib, failed)) {
-      if (!version.path().filename().string().starts_with("python")) continue;
-      for (const char* packages : {"site-packages", "dist-packages"}) {
-        std::error_code none;
-        for (const auto& entry : fs::directory_iterator(version.path() / packages, none)) {
-          const std::string name = entry.path().filename().string();
-          if (name == "tenscope" || (name.starts_with("tenscope-") && name.ends_with(".dist-info"))) return true;
-        }
-      }
+  for (const fs::path& packages : site_packages(environment)) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(packages, none)) {
+      const std::string name = entry.path().filename().string();
+      if (name == "tenscope" || (name.starts_with("tenscope-") && name.ends_with(".dist-info"))) return true;
     }
   }
   return false;
@@ -52,9 +46,7 @@ std::optional<fs::path> python_of(const fs::path& environment) {
 }
 
 std::string find_python() {
-  std::error_code failed;
-  const fs::path self = fs::read_symlink("/proc/self/exe", failed);
-  for (fs::path folder = self.parent_path(); !failed && folder.has_relative_path(); folder = folder.parent_path())
+  for (const fs::path& folder : folders_above_program())
     if (const auto python = python_of(folder)) return *python;
   if (const char* active = std::getenv("VIRTUAL_ENV"); active != nullptr && *active != '\0')
     if (const auto python = python_of(active)) return *python;
@@ -62,6 +54,26 @@ std::string find_python() {
 }
 
 }  // namespace
+
+std::vector<fs::path> folders_above_program() {
+  std::vector<fs::path> folders;
+  std::error_code failed;
+  fs::path folder = fs::read_symlink("/proc/self/exe", failed);
+  while (!failed && (folder = folder.parent_path()).has_relative_path()) folders.push_back(folder);
+  return folders;
+}
+
+std::vector<fs::path> site_packages(const fs::path& environment) {
+  std::vector<fs::path> folders;
+  std::error_code failed;
+  for (const char* lib : {"lib", "lib64"}) {
+    for (const auto& version : fs::directory_iterator(environment / lib, failed)) {
+      if (!version.path().filename().string().starts_with("python")) continue;
+      for (const char* packages : {"site-packages", "dist-packages"}) folders.push_back(version.path() / packages);
+    }
+  }
+  return folders;
+}
 
 void become_python(std::string_view module, const std::vector<std::string>& words, const std::string& interpreter) {
   std::vector<std::string> command = {interpreter.empty() ? find_python() : interpreter, "-m", std::string(module)};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,5 +12,9 @@ namespace tenscope::cli {
 // virtual environment, else python3. Throws NotFound if it cannot start.
 [[noreturn]] void become_python(std::string_view module, const std::vector<std::string>& words,
                                 const std::string& interpreter = {});
+
+std::vector<std::filesystem::path> folders_above_program();  // the innermost first
+// Where Python packages may lie in an environment: its lib/pythonX.Y/site-packages and the like.
+std::vector<std::filesystem::path> site_packages(const std::filesystem::path& environment);
 
 }  // namespace tenscope::cli

@@ -64,10 +64,11 @@ constexpr std::array<float, 256> float8_table(int mantissa_bits, int bias, bool 
 }
 
 template <DType D>
-inline constexpr std::array<float, 256> kFloat8 = D == DType::F8E4M3       ? float8_table(3, 7, false, false)
-                                                  : D == DType::F8E5M2     ? float8_table(2, 15, true, false)
-                                                  : D == DType::F8E4M3Fnuz ? float8_table(3, 8, false, true)
-                                                                           : float8_table(2, 16, false, true);
+[[gnu::visibility("hidden")]] inline constexpr std::array<float, 256> kFloat8 =
+    D == DType::F8E4M3       ? float8_table(3, 7, false, false)
+    : D == DType::F8E5M2     ? float8_table(2, 15, true, false)
+    : D == DType::F8E4M3Fnuz ? float8_table(3, 8, false, true)
+                             : float8_table(2, 16, false, true);
 template <DType D>
 float to_float(Float8<D> x) noexcept {
   return kFloat8<D>[x.bits];

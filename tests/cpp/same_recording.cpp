@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     run.record("large", tenscope::TensorView{words.data(), tenscope::DType::F32, shape, {}});
     run.record("large", tenscope::TensorView{words.data(), tenscope::DType::F32, shape, {}});
     run.record("loss", 0.5 / step);
-    run.record("epoch", std::int64_t{step});
+    run.record("epoch", step);
     run.record("phase", "train");
   }
 }

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+
+#include "tenscope/dtype.hpp"
 
 // The binary interface of DLPack 1.x that tensors are exchanged by, declared here from its public specification so that
 // no framework's headers are needed: https://dmlc.github.io/dlpack/latest/
-namespace tenscope::python::dlpack {
+namespace tenscope::dlpack {
 
 struct Version {
   std::uint32_t major, minor;
@@ -79,4 +82,7 @@ struct ExchangeApi {
   int (*current_work_stream)(DeviceType type, std::int32_t id, void** stream);
 };
 
-}  // namespace tenscope::python::dlpack
+std::optional<DType> dtype_of(const DataType& type) noexcept;
+bool is_on_host(const Device& device) noexcept;
+
+}  // namespace tenscope::dlpack
