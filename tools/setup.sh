@@ -12,6 +12,7 @@ PACKAGES=(g++ cmake ninja-build ccache pkg-config git
 BUILD_REQUIREMENTS=("scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.24" ninja)
 TEST_REQUIREMENTS=(numpy safetensors pytest pytest-timeout pytest-xdist hypothesis coverage pysnooper ml_dtypes)
 TORCH_REQUIREMENTS=(torch==2.13.0 h5py pandas transformers graphviz)
+ENGINE_REQUIREMENTS=(onnx==1.23.2 onnxruntime==1.31.1 onnxscript==0.7.2)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 
@@ -47,7 +48,7 @@ if [ $# -eq 0 ]; then
   fi
   [ "$python" != /usr/bin/python3.11 ] || tools/install.sh python3-dev python3-venv
   make_venv .venv "${python:?needs Python 3.11 with its venv module}" \
-    "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}" "${TORCH_REQUIREMENTS[@]}"
+    "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}" "${TORCH_REQUIREMENTS[@]}" "${ENGINE_REQUIREMENTS[@]}"
 else
   python=$(find_python "$1")
   if [ -z "$python" ]; then

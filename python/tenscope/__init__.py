@@ -68,17 +68,18 @@ __all__ = [
 ]
 
 _NEEDS_TORCH = {"Hdf5Saver": "hdf5", "check_sync": "sync", "gather": "gather", "trace": "trace"}
+_MODULES = ("compat", "onnx", "testing")
 
 
 def __getattr__(name: str):
     import importlib
 
-    if name == "testing":
-        return importlib.import_module("tenscope.testing")
+    if name in _MODULES:
+        return importlib.import_module(f"tenscope.{name}")
     if name not in _NEEDS_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"tenscope.probes.{_NEEDS_TORCH[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "compat", "testing", *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})

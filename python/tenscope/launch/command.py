@@ -18,6 +18,7 @@ import types
 from tenscope.errors import Error
 from tenscope.launch import autorun
 from tenscope.launch.options import Options
+from tenscope.recording.say import say, shown_path
 
 
 def _steps(text: str) -> tuple[int, int | None]:
@@ -48,8 +49,9 @@ def _positive(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tenscope run",
-        usage="tenscope run [options] script.py [args...]\n       tenscope run [options] -m module [args...]",
-        description="Records a PyTorch script with no change to it.",
+        usage="tenscope run [options] script.py [args...]\n       tenscope run [options] -m module [args...]\n"
+        "       tenscope run [options] --onnx model.onnx --inputs x.npz",
+        description="Records a PyTorch script with no change to it, or an ONNX model.",
         allow_abbrev=False,
     )
     parser.add_argument("--out", default="runs", metavar="DIR", help="base folder (default: runs)")
@@ -64,12 +66,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--every", type=_positive, default=1, metavar="N", help="only each N-th step")
     parser.add_argument("--steps", type=_steps, default=(0, None), metavar="A:B", help="only steps A to B-1")
     parser.add_argument("--max-bytes", type=_size, default=0, metavar="SIZE", help="a budget for each process (2G)")
+    onnx = parser.add_argument_group("an ONNX model, run by ONNX Runtime")
+    onnx.add_argument("--onnx", metavar="MODEL", help="the model; --include and --exclude are for names of tensors too")
+    onnx.add_argument(
+        "--inputs", action="append", default=[], metavar="[NAME=]FILE", help=".npz, .safetensors, or .npy for one input"
+    )
+    onnx.add_argument("--chunk", type=_positive, metavar="N", help="at most N tensors at a time, a run for each part")
+    onnx.add_argument("--optimised", action="store_true", help="the graph as ONNX Runtime optimises it")
     return parser
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
     """Our words and the program's: it begins at the first that is not ours, or at -m."""
     takes_value = {"--out", "--name", "--python", "--include", "--exclude", "--every", "--steps", "--max-bytes"}
+    takes_value |= {"--onnx", "--inputs", "--chunk"}
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "--"):
         at += 2 if words[at] in takes_value else 1
@@ -106,18 +116,37 @@ def _run_module(name: str) -> None:
     runpy._run_module_as_main(name)
 
 
+def _run_onnx(parser: argparse.ArgumentParser, options: argparse.Namespace, program: list[str]) -> None:
+    if program:
+        parser.error(f"--onnx is instead of a script: what is {program[0]!r}?")
+    if options.every != 1 or options.steps != (0, None):
+        parser.error("--every and --steps are for scripts: a model is called once")
+    try:
+        from tenscope.onnx import command
+
+        folder = command.run(options)
+    except (Error, ImportError) as error:
+        sys.stderr.write(f"tenscope run: {error}\n")
+        sys.exit(2)
+    if sys.stderr is not None and sys.stderr.isatty():
+        say(f"recorded into {shown_path(folder)}")
+
+
 def main(words: list[str]) -> None:
     parser = _parser()
     ours, program = _split(words)
     if program[:1] == ["-m"] and len(program) == 1:
         parser.error("-m needs the name of a module")
     options = parser.parse_args(ours)
-    if not program:
+    if not program and not options.onnx:
         parser.error("which script?")
     if options.python and not _is_this_python(options.python):
         _become(options.python, words)
     if options.replace and not options.name:
         parser.error("--replace needs the --name of the run that is to be replaced")
+    if options.onnx:
+        _run_onnx(parser, options, program)
+        return
     is_module = program[0] == "-m"
     trouble = "" if is_module else _why_not(program[0])
     if trouble:
