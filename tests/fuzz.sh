@@ -7,13 +7,13 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 shift || true
 targets=("$@")
-((${#targets[@]})) || targets=(npy npz zip safetensors pickle pt journal)
+((${#targets[@]})) || targets=(npy npz zip safetensors gguf pickle pt journal)
 
 tools/install.sh clang-19 libclang-rt-19-dev
 build=build/fuzz
 cmake --preset fuzz >/dev/null
 nice ninja -C $build "${targets[@]/%/_fuzz}" >/dev/null
-[ -d $build/corpus/journal ] || .venv/bin/python tests/make_corpus.py $build/corpus
+[ -d $build/corpus/gguf ] || .venv/bin/python tests/make_corpus.py $build/corpus
 mkdir -p $build/findings
 for target in "${targets[@]}"; do
   echo "==> fuzzing $target for $seconds s"

@@ -8,6 +8,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import gguf
 import numpy as np
 import safetensors.numpy
 import torch
@@ -105,6 +106,25 @@ def safetensors_files():
     yield safetensors.numpy.save({})
 
 
+def gguf_files():
+    """A tensor of each type, and metadata of each kind; then a file with nothing in it."""
+    with tempfile.TemporaryDirectory() as name:
+        for kinds in (list(gguf.GGML_QUANT_SIZES.items()), []):
+            writer = gguf.GGUFWriter(Path(name) / "x.gguf", "llama")
+            for kind in gguf.GGUFValueType:
+                if kind not in (gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.STRING):
+                    writer.add_key_value(f"value.{kind.name}", 1, kind)
+            writer.add_array("texts", ["a", "bc"])
+            writer.add_array("numbers", [1, 2, 3])
+            for kind, (_, size) in kinds:
+                writer.add_tensor(kind.name, np.arange(2 * size, dtype=np.uint8).reshape(2, size), raw_dtype=kind)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            yield (Path(name) / "x.gguf").read_bytes()
+
+
 def journals():
     """Journals and segments of runs written by hand: whole, and as a crash leaves them."""
     for ended in ("close", "crash"):
@@ -131,6 +151,7 @@ MAKERS = {
     "pt": pt,
     "pickle": pickles,
     "safetensors": safetensors_files,
+    "gguf": gguf_files,
     "journal": journals,
 }
 

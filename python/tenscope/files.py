@@ -25,13 +25,14 @@ def load(
     verify: bool = False,
     max_inflated_bytes: int = 0,
 ) -> Any:
-    """Reads a .npy, .npz, .pt, .pth, .safetensors or .pkl file. Runs nothing that is in it.
+    """Reads a .npy, .npz, .pt, .pth, .safetensors, .gguf or .pkl file. Runs nothing that is in it.
 
     A .npy gives an array, a .npz and a .safetensors a dict of arrays, a .pt torch tensors (arrays where torch is
-    missing). bfloat16 and float8, which NumPy lacks, are torch tensors, or arrays of ml_dtypes. A large file is
-    mapped: changes to the arrays stay in memory, and the file must not be truncated while they are used; `mmap=False`
-    reads it. `verify=True` checks all checksums of a .pt or .npz. `trust=True` lets Python's pickle load a .pkl, and
-    torch a .pt, of any classes, which runs whatever the file says: only for files of your own.
+    missing), a .gguf a dict of arrays, float32 where they are quantised, with an attribute `metadata`. bfloat16 and
+    float8, which NumPy lacks, are torch tensors, or arrays of ml_dtypes. A large file is mapped: changes to the arrays
+    stay in memory, and the file must not be truncated while they are used; `mmap=False` reads it. `verify=True` checks
+    all checksums of a .pt or .npz. `trust=True` lets Python's pickle load a .pkl, and torch a .pt, of any classes,
+    which runs whatever the file says: only for files of your own.
     """
     name = os.fspath(path)
     if trust and name.lower().endswith(_PICKLES):

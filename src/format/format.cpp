@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "format/gguf.hpp"
 #include "format/npy.hpp"
 #include "format/npz.hpp"
 #include "format/output_file.hpp"
@@ -16,21 +17,22 @@
 namespace tenscope {
 namespace {
 
-enum class Format { Npy, Npz, Pt, Safetensors, Pickle };
+enum class Format { Npy, Npz, Pt, Safetensors, Gguf, Pickle };
 
 struct Extension {
   std::string_view name;
   Format format;
 };
-constexpr std::array<Extension, 9> kExtensions{{{".npy", Format::Npy},
-                                                {".npz", Format::Npz},
-                                                {".pt", Format::Pt},
-                                                {".pth", Format::Pt},
-                                                {".bin", Format::Pt},
-                                                {".ckpt", Format::Pt},
-                                                {".safetensors", Format::Safetensors},
-                                                {".pkl", Format::Pickle},
-                                                {".pickle", Format::Pickle}}};
+constexpr std::array<Extension, 10> kExtensions{{{".npy", Format::Npy},
+                                                 {".npz", Format::Npz},
+                                                 {".pt", Format::Pt},
+                                                 {".pth", Format::Pt},
+                                                 {".bin", Format::Pt},
+                                                 {".ckpt", Format::Pt},
+                                                 {".safetensors", Format::Safetensors},
+                                                 {".gguf", Format::Gguf},
+                                                 {".pkl", Format::Pickle},
+                                                 {".pickle", Format::Pickle}}};
 
 const Extension* find_extension(const std::filesystem::path& path) {
   std::string name = path.extension().string();
@@ -70,6 +72,8 @@ Value load(const std::filesystem::path& path, const LoadOptions& options) {
       return read_pt(source, options);
     case Format::Safetensors:
       return read_safetensors(source, options);
+    case Format::Gguf:
+      return read_gguf(source, options);
     case Format::Pickle:
       return read_pickle(source, options);
     case Format::Npy:
@@ -81,6 +85,8 @@ Value load(const std::filesystem::path& path, const LoadOptions& options) {
 
 void save(const std::filesystem::path& path, const Value& value, const SaveOptions& options) {
   const Extension& extension = require_extension(path, "write");
+  if (extension.format == Format::Gguf)
+    throw Error(ErrorCode::Unsupported, fmt::format("cannot write .gguf: it is only read: {}", path.string()));
   OutputFile file(path);
   switch (extension.format) {
     case Format::Npy:
@@ -97,6 +103,8 @@ void save(const std::filesystem::path& path, const Value& value, const SaveOptio
       break;
     case Format::Pickle:
       write_pickle(file, value);
+      break;
+    case Format::Gguf:
       break;
   }
   file.commit();

@@ -24,11 +24,11 @@ struct SaveOptions {
   std::vector<std::pair<std::string, std::string>> metadata;  // .safetensors: __metadata__
 };
 
-// Reads a file by its extension (case is ignored): .npy .npz .pt .pth .bin .ckpt .safetensors .pkl .pickle. Runs
-// nothing that is in it. A .npy is a tensor; a .npz and a .safetensors a dict from text to tensors; the others any
-// tree. Tensors of a large file are views of its mapping, which lives as long as they do; the mapping is private, and
-// must not be truncated by others meanwhile. Throws NotFound, Io, Corrupt, Unsupported, Version, InvalidArgument (an
-// unknown extension); the message names file, offset and reason.
+// Reads a file by its extension (case is ignored): .npy .npz .pt .pth .bin .ckpt .safetensors .gguf .pkl .pickle. Runs
+// nothing that is in it. A .npy is a tensor; a .npz, a .safetensors and a .gguf a dict from text to tensors; the others
+// any tree. Tensors of a large file are views of its mapping, which lives as long as they do; the mapping is private,
+// and must not be truncated by others meanwhile. Throws NotFound, Io, Corrupt, Unsupported, Version, InvalidArgument
+// (an unknown extension); the message names file, offset and reason.
 Value load(const std::filesystem::path& path, const LoadOptions& options = {});
 
 // Writes a file by its extension, through a temporary file and a rename, so that the old one stays until the new one is
