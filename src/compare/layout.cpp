@@ -27,6 +27,7 @@ constexpr std::int64_t kSample = 256;
 constexpr std::size_t kMostAtoms = 5;
 constexpr double kLargestExact = 0x1p53;
 constexpr std::size_t kMostSplits = 24;  // of one axis
+constexpr std::int64_t kRun = 512;       // elements that are read together
 
 std::int64_t product(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
@@ -43,6 +44,16 @@ class Elements {
     double value[2];
     widen_(reader_.read(index, 1, scratch), 1, value);
     return value[0];
+  }
+
+  // The elements at `index` and every `stride` behind it, kRun of them at most.
+  void values(std::int64_t index, std::int64_t stride, std::int64_t count, double* out) const {
+    if (stride == 1) {
+      alignas(16) std::byte scratch[16 * kRun];
+      widen_(reader_.read(index, count, scratch), count, out);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) out[i] = value(index + i * stride);
+    }
   }
 
   // For the search: what is not finite counts as 0.
@@ -109,6 +120,51 @@ void for_each_offset(const Grid& grid, Use use) {
       at -= grid.strides[axis] * grid.shape[axis];
       index[axis] = 0;
     }
+  }
+}
+
+// Where a walk over a grid stands, and how many elements follow at one distance.
+class GridWalk {
+ public:
+  explicit GridWalk(const Grid& grid) : grid_(grid), index_(grid.shape.size(), 0), at_(grid.offset) {}
+
+  std::int64_t at() const { return at_; }
+  std::int64_t stride() const { return grid_.shape.empty() ? 1 : grid_.strides.back(); }
+  std::int64_t left_in_row() const { return grid_.shape.empty() ? 1 : grid_.shape.back() - index_.back(); }
+
+  // By no more than what is left in the row.
+  void advance(std::int64_t count) {
+    if (grid_.shape.empty()) return;
+    at_ += count * grid_.strides.back();
+    index_.back() += count;
+    for (std::size_t axis = grid_.shape.size(); axis-- > 0 && index_[axis] == grid_.shape[axis];) {
+      at_ -= grid_.strides[axis] * grid_.shape[axis];
+      index_[axis] = 0;
+      if (axis == 0) return;
+      at_ += grid_.strides[axis - 1];
+      ++index_[axis - 1];
+    }
+  }
+
+ private:
+  const Grid& grid_;
+  Shape index_;
+  std::int64_t at_;
+};
+
+// Calls use(a, b, count) with the elements of two grids of one count, in the order of each, a run after another.
+template <class Use>
+void for_each_run(const Elements& a, const Grid& grid_a, const Elements& b, const Grid& grid_b, Use use) {
+  GridWalk walk_a(grid_a), walk_b(grid_b);
+  double of_a[2 * kRun], of_b[2 * kRun];
+  for (std::int64_t left = grid_a.count(); left > 0;) {
+    const std::int64_t count = std::min({left, kRun, walk_a.left_in_row(), walk_b.left_in_row()});
+    a.values(walk_a.at(), walk_a.stride(), count, of_a);
+    b.values(walk_b.at(), walk_b.stride(), count, of_b);
+    use(of_a, of_b, count);
+    walk_a.advance(count);
+    walk_b.advance(count);
+    left -= count;
   }
 }
 
@@ -304,19 +360,17 @@ class Search {
     } while (std::next_permutation(order.begin(), order.end()));
   }
 
+  // What is not finite counts as 0.
   double error_of(const Grid& grid) const {
-    std::vector<double> of_a;
-    of_a.reserve(static_cast<std::size_t>(grid.count()));
-    for_each_offset(grid, [&](std::int64_t at) { of_a.push_back(a_.at(at)); });
     double sum = 0, norm = 0;
-    std::size_t i = 0;
     bool is_exact = true;
-    for_each_offset(grid_b_, [&](std::int64_t at) {
-      const double difference = b_.at(at) - of_a[i];
-      is_exact &= std::abs(of_a[i]) < kLargestExact;
-      sum += difference * difference;
-      norm += of_a[i] * of_a[i];
-      ++i;
+    for_each_run(a_, grid, b_, grid_b_, [&](const double* of_a, const double* of_b, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const double x = std::isfinite(of_a[i]) ? of_a[i] : 0, y = std::isfinite(of_b[i]) ? of_b[i] : 0;
+        is_exact &= std::abs(x) < kLargestExact;
+        sum += (y - x) * (y - x);
+        norm += x * x;
+      }
     });
     if (!is_exact && is_integer_) return std::numeric_limits<double>::infinity();
     return std::sqrt(sum / std::max(norm, std::numeric_limits<double>::min()));
@@ -384,6 +438,30 @@ Layout same_order(const std::vector<std::int64_t>& shape) {
   Layout layout{.sizes = shape, .order = std::vector<int>(shape.size()), .of_a = {}, .of_b = {}};
   std::iota(layout.order.begin(), layout.order.end(), 0);
   return layout;
+}
+
+std::optional<LayoutDistance> distance_in(const TensorView& a, const TensorView& b, const Layout& layout) {
+  const auto grids = grids_of(a, b, layout);
+  if (!grids) return std::nullopt;
+  LayoutDistance result;
+  double sum = 0, norm = 0;
+  for_each_run(Elements(a), grids->a_as_b, Elements(b), grids->b,
+               [&](const double* of_a, const double* of_b, std::int64_t count) {
+                 for (std::int64_t i = 0; i < count; ++i) {
+                   const double x = of_a[i], y = of_b[i];
+                   if (!std::isfinite(x) || !std::isfinite(y)) {
+                     result.has_other_finite |= x != y && !(std::isnan(x) && std::isnan(y));
+                     continue;
+                   }
+                   const double difference = std::abs(y - x);
+                   sum += difference * difference;
+                   norm += x * x;
+                   result.max_abs = std::max(result.max_abs, difference);
+                   result.scale = std::max(result.scale, std::abs(x));
+                 }
+               });
+  result.error = std::sqrt(sum / std::max(norm, std::numeric_limits<double>::min()));
+  return result;
 }
 
 std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout) {

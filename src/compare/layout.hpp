@@ -43,6 +43,16 @@ using AxisSizes = std::set<std::int64_t>;
 // Nothing for complex tensors, and for integers that a double does not hold.
 std::optional<FoundLayout> find_layout(const TensorView& a, const TensorView& b, const AxisSizes& known, double limit);
 
+// How far b is from a in a layout, over the pairs that are finite on both sides; in one pass, without a copy.
+struct LayoutDistance {
+  double error = 0;               // |b - a| / |a|, Euclidean
+  double max_abs = 0;             // largest |b - a|
+  double scale = 0;               // largest |a|
+  bool has_other_finite = false;  // a NaN or infinity on one side only
+};
+// Nothing where the layout is not one of these shapes.
+std::optional<LayoutDistance> distance_in(const TensorView& a, const TensorView& b, const Layout& layout);
+
 // The elements of both that belong together, as doubles in the order of a.
 struct LaidOut {
   std::vector<double> a, b;
