@@ -18,6 +18,7 @@ struct ContentSource {
   std::function<TensorData(int side, const Item& item)> data;
   std::function<std::string(int side, const Item& item)> meta;
   std::function<void(const Item& a, const Item& b, const Layout& layout)> keep;  // for what compares them later
+  AxisSizes sizes;  // that axes may be split into, besides those that the tensors have
 };
 
 // How two tensors were found to be the same thing.

@@ -7,7 +7,7 @@
 namespace tenscope::compare {
 
 ContentPairs::ContentPairs(ContentSide side_a, ContentSide side_b, const ContentSource& source)
-    : a(std::move(side_a)), b(std::move(side_b)), source_(source) {
+    : a(std::move(side_a)), b(std::move(side_b)), source_(source), sizes_(source.sizes) {
   for (const ContentSide* side : {&a, &b})
     for (const ContentGroup& group : side->groups)
       for (const Content& member : group.members) sizes_.insert(member.shape.begin(), member.shape.end());
