@@ -4,6 +4,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/module.hpp"
+#include "compare/checkpoint_diff.hpp"
+#include "report/checkpoint_diff.hpp"
 #include "report/run_diff.hpp"
 #include "tenscope/diff.hpp"
 
@@ -23,4 +25,20 @@ void init_rundiff(nb::module_& m) {
       },
       nb::arg("a"), nb::arg("b"), nb::arg("map"), nb::arg("tolerance").none(), nb::arg("top"), nb::arg("strict"),
       nb::arg("prefix"), nb::arg("rows"));
+  m.def(
+      "are_checkpoints",
+      [](const std::string& a, const std::string& b) {
+        nb::gil_scoped_release release;
+        return compare::are_checkpoints(a, b);
+      },
+      nb::arg("a"), nb::arg("b"));
+  m.def(
+      "diff_checkpoints",
+      [](const std::string& a, const std::string& b, std::vector<std::string> map, std::size_t top) {
+        nb::gil_scoped_release release;
+        const compare::CheckpointDiff diff =
+            compare::diff_checkpoints(a, b, {.map = std::move(map), .on_progress = {}});
+        return std::tuple(report::checkpoint_diff_text(diff, false, top), report::checkpoint_diff_json(diff));
+      },
+      nb::arg("a"), nb::arg("b"), nb::arg("map"), nb::arg("top"));
 }

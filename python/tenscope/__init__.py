@@ -2,6 +2,7 @@
 
 from tenscope._core import disable, enable, record, step
 from tenscope._core import version as __version__
+from tenscope.comparing.checkpoints import CheckpointDiff
 from tenscope.comparing.explaining import Explanation, explain
 from tenscope.comparing.runs import Diff
 from tenscope.comparing.values import ValueDiff, compare, diff
@@ -25,6 +26,7 @@ from tenscope.recording.registry import register
 from tenscope.recording.run import Run, close, current, init
 
 __all__ = [
+    "CheckpointDiff",
     "CorruptError",
     "Diff",
     "Error",

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -7,9 +8,11 @@
 
 #include "cli/commands.hpp"
 #include "cli/run_diff.hpp"
+#include "compare/checkpoint_diff.hpp"
 #include "compare/run_diff.hpp"
 #include "compare/value_diff.hpp"
 #include "core/json_writer.hpp"
+#include "report/checkpoint_diff.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::cli {
@@ -71,6 +74,24 @@ int diff_files(const Options& options, const Output& output) {
   return diff.is_different() ? kDifferent : kFine;
 }
 
+int diff_weights(const Options& options, const Output& output) {
+  compare::CheckpointDiffOptions settings{.map = read_map(options.run), .on_progress = {}};
+  compare::CheckpointDiff diff;
+  {
+    ProgressLine line(output.progress);
+    if (output.progress)
+      settings.on_progress = [&](double done) { line.show("weights", static_cast<std::int64_t>(1000 * done), 1000); };
+    diff = compare::diff_checkpoints(options.a, options.b, settings);
+  }
+  if (output.json)
+    fmt::print("{}\n", report::checkpoint_diff_json(diff));
+  else
+    fmt::print("{}",
+               report::checkpoint_diff_text(diff, output.color, static_cast<std::size_t>(std::max(options.top, 0))));
+  if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
+  return diff.is_different() ? kDifferent : kFine;
+}
+
 const CLI::Validator not_negative(
     [](std::string& text) {
       double number = 0;
@@ -84,9 +105,10 @@ const CLI::Validator not_negative(
 Action prepare_diff(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("a", options->a,
-                 "The reference: a run's folder, a file (.npy .npz .pt .safetensors .pkl) or a folder of files")
+                 "The reference: a run's folder, a file (.npy .npz .pt .safetensors .gguf .pkl) or a folder of files")
       ->required();
-  app.add_option("b", options->b, "What became of it: another one of the same kind");
+  app.add_option("b", options->b,
+                 "What became of it: another one of the same kind, or another checkpoint of the model");
   app.add_option("--atol", options->diff.atol, "Absolute tolerance: |b - a| <= atol + rtol * |a|; default by dtype")
       ->check(not_negative);
   app.add_option("--rtol", options->diff.rtol, "Relative tolerance")->check(not_negative);
@@ -99,6 +121,12 @@ Action prepare_diff(CLI::App& app) {
     if (options->run.ranks) return diff_run_ranks(options->a, options->run, output);
     if (options->b.empty())
       throw Error(ErrorCode::InvalidArgument, "diff needs two things to compare, or a run and --ranks");
+    if (compare::is_run_folder(options->a) && compare::is_run_folder(options->b))
+      return diff_run_folders(options->a, options->b, options->run, output);
+    const bool has_tolerance =
+        options->diff.atol || options->diff.rtol || options->diff.ulps || options->diff.equal_nan;
+    if (!has_tolerance && (has_map(options->run) || compare::are_checkpoints(options->a, options->b)))
+      return diff_weights(*options, output);
     if (compare::is_run_folder(options->a)) return diff_run_folders(options->a, options->b, options->run, output);
     return diff_files(*options, output);
   };

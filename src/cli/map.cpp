@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
 #include <string>
 
 #include "cli/commands.hpp"
+#include "compare/checkpoint_diff.hpp"
+#include "compare/run_diff.hpp"
 #include "core/json_writer.hpp"
+#include "report/checkpoint_diff.hpp"
 #include "report/table.hpp"
 #include "tenscope/diff.hpp"
 #include "tenscope/error.hpp"
@@ -39,11 +43,11 @@ std::string as_json(const RunDiff& diff) {
 }
 
 // Once for each pair of names, in the form that --map-file reads.
-void write_map(const RunDiff& diff, const std::string& path) {
+void write_map(const std::vector<std::pair<std::string, std::string>>& names, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
   std::set<std::pair<std::string, std::string>> written;
-  for (const DiffRenamed& one : diff.renamed)
-    if (written.emplace(one.a, one.b).second) file << one.a << '=' << one.b << '\n';
+  for (const auto& one : names)
+    if (written.insert(one).second) file << one.first << '=' << one.second << '\n';
   if (!file.flush()) throw Error(ErrorCode::Io, fmt::format("cannot write the map: {}", path));
 }
 
@@ -63,22 +67,55 @@ void print_table(const RunDiff& diff, const Output& output) {
 
 }  // namespace
 
+namespace {
+
+int map_runs(const Options& options, const Output& output) {
+  const RunDiff diff = diff_runs(options.a, options.b, {.map = options.map, .tolerance = {}, .on_progress = {}});
+  if (!options.write.empty()) {
+    std::vector<std::pair<std::string, std::string>> names;
+    for (const DiffRenamed& one : diff.renamed) names.emplace_back(one.a, one.b);
+    write_map(names, options.write);
+  }
+  if (output.json)
+    fmt::print("{}\n", as_json(diff));
+  else
+    print_table(diff, output);
+  return diff.compared == 0 ? kTrouble : kFine;
+}
+
+int map_checkpoints(const Options& options, const Output& output) {
+  const compare::CheckpointDiff diff =
+      compare::diff_checkpoints(options.a, options.b, {.map = options.map, .on_progress = {}});
+  if (!options.write.empty()) {
+    std::vector<std::pair<std::string, std::string>> names;
+    for (const compare::WeightPair& pair : diff.pairs)
+      if (pair.how != "part" && pair.a.name != pair.b.name) names.emplace_back(pair.a.name, pair.b.name);
+    write_map(names, options.write);
+  }
+  fmt::print("{}",
+             output.json ? report::checkpoint_diff_json(diff) + "\n" : report::checkpoint_map_text(diff, output.color));
+  return diff.paired_a == 0 ? kTrouble : kFine;
+}
+
+}  // namespace
+
 Action prepare_map(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("a", options->a, "The reference: a run's folder")->required();
-  app.add_option("b", options->b, "Another run's folder")->required();
+  app.add_option("a", options->a,
+                 "The reference: a run's folder, or a checkpoint (.safetensors .gguf .pt, a folder of shards)")
+      ->required();
+  app.add_option("b", options->b, "Another one")->required();
   app.add_option("--map", options->map, "What is known: 'blocks.*=layers.*', names of modules or tensors")
       ->take_all()
       ->expected(1);
   app.add_option("--write", options->write, "Write the map to this file, for `tenscope diff --map-file`");
   return [options](const Output& output) -> int {
-    const RunDiff diff = diff_runs(options->a, options->b, {.map = options->map, .tolerance = {}, .on_progress = {}});
-    if (!options->write.empty()) write_map(diff, options->write);
-    if (output.json)
-      fmt::print("{}\n", as_json(diff));
-    else
-      print_table(diff, output);
-    return diff.compared == 0 ? kTrouble : kFine;
+    const bool are_runs = compare::is_run_folder(options->a) && compare::is_run_folder(options->b);
+    const bool is_any_file =
+        std::filesystem::is_regular_file(options->a) || std::filesystem::is_regular_file(options->b);
+    return !are_runs && (is_any_file || compare::are_checkpoints(options->a, options->b))
+               ? map_checkpoints(*options, output)
+               : map_runs(*options, output);
   };
 }
 

@@ -23,6 +23,17 @@ std::vector<std::string> read_map_file(const std::string& path) {
   return rules;
 }
 
+// The words between commas; none of an empty text.
+std::vector<std::string> separated(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
 void show_progress(double done) {
   constexpr int kWidth = 30;
   const int filled = static_cast<int>(done * kWidth);
@@ -32,12 +43,19 @@ void show_progress(double done) {
 
 }  // namespace
 
+std::vector<std::string> read_map(const RunDiffFlags& options) {
+  std::vector<std::string> rules = options.map;
+  if (!options.map_file.empty())
+    for (std::string& rule : read_map_file(options.map_file)) rules.push_back(std::move(rule));
+  return rules;
+}
+
 void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
   app.add_option("--map", options.map,
-                 "Runs: modules of A that are modules of B under another name, 'blocks.*=layers.*'")
+                 "Runs: modules of A that are modules of B under another name, 'blocks.*=layers.*'; files: tensors")
       ->take_all()
       ->expected(1);
-  app.add_option("--map-file", options.map_file, "Runs: a file with such a map on each line");
+  app.add_option("--map-file", options.map_file, "A file with such a map on each line");
   app.add_option("--tolerance", options.tolerance,
                  "Runs: largest harmless difference, as a part of a tensor's largest value (default: by dtype)");
   app.add_option("--html", options.html, "Runs: write the report as one page to this file");
@@ -51,14 +69,10 @@ void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
 }
 
 int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFlags& options, const Output& output) {
-  RunDiffOptions settings{.map = options.map, .tolerance = options.tolerance, .allow_prefix = options.prefix};
-  if (!options.map_file.empty())
-    for (std::string& rule : read_map_file(options.map_file)) settings.map.push_back(std::move(rule));
-  for (std::size_t begin = 0; !options.rows.empty() && begin <= options.rows.size();) {
-    const std::size_t end = std::min(options.rows.find(',', begin), options.rows.size());
-    settings.rows.push_back(options.rows.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  RunDiffOptions settings{.map = read_map(options),
+                          .tolerance = options.tolerance,
+                          .rows = separated(options.rows),
+                          .allow_prefix = options.prefix};
   if (output.progress) settings.on_progress = show_progress;
   const RunDiff diff = diff_runs(a, b, settings);
   if (output.progress) fmt::print(stderr, "\r{:40}\r", "");

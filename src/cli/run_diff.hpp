@@ -23,6 +23,10 @@ struct RunDiffFlags {
   bool ranks = false;
 };
 
+// What --map and --map-file say.
+std::vector<std::string> read_map(const RunDiffFlags& options);
+inline bool has_map(const RunDiffFlags& options) { return !options.map.empty() || !options.map_file.empty(); }
+
 void add_run_diff_options(CLI::App& app, RunDiffFlags& options);
 int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFlags& options, const Output& output);
 int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Output& output);

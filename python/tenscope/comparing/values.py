@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tenscope import _core
-from tenscope.comparing import runs
+from tenscope.comparing import checkpoints, runs
+from tenscope.comparing.checkpoints import CheckpointDiff
 from tenscope.comparing.runs import Diff
 from tenscope.errors import NotFoundError, UsageError
 from tenscope.reading.recording import Recording
@@ -29,7 +30,9 @@ _MAX_DEPTH = 200
 
 
 def compare(a: Any, b: Any, atol: float = 1e-8, rtol: float = 1e-5, equal_nan: bool = False) -> bool:
-    """Whether two objects agree. A str or Path is a file (.npy .npz .pt .pth .safetensors .pkl).
+    """Whether two objects agree. A str or Path is a file (.npy .npz .pt .pth .safetensors .gguf .pkl), or the folder of
+    a checkpoint. Two checkpoints of a model agree whatever their names and order, and up to the coarser type's rounding
+    (docs/checkpoints.md).
 
     Numbers agree where |a - b| <= atol + rtol * |b|, as for NumPy's ``allclose(a, b)``, whose reference is ``b``
     (``diff`` takes the first for the reference). In a type that holds both: dtypes may differ, integers are exact.
@@ -38,6 +41,8 @@ def compare(a: Any, b: Any, atol: float = 1e-8, rtol: float = 1e-5, equal_nan: b
     _check_tolerances(atol, rtol)
     if not _is_path(a) and not _is_path(b):
         return _same(a, b, float(atol), float(rtol), bool(equal_nan), 0)
+    if _are_checkpoints(a, b):
+        return checkpoints.diff(os.fspath(a), os.fspath(b)).equal
     return _core.sides_close(_side(a), _side(b), float(atol), float(rtol), bool(equal_nan))
 
 
@@ -50,16 +55,22 @@ def diff(
     ulp: int | None = None,
     equal_nan: bool = False,
     **run_options: Any,
-) -> ValueDiff | Diff:
+) -> ValueDiff | Diff | CheckpointDiff:
     """How ``b`` differs from the reference ``a``: tensors, nests of them, files, folders of files, or two runs.
 
     Numbers agree where |b - a| <= atol + rtol * |a|, and relative errors are parts of ``a``. Without tolerances the
     dtypes' defaults hold (docs/compare.md). The result prints as a report and is falsy where the two agree. Two runs
     (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``, ``strict``,
-    ``prefix``, ``rows`` and ``top``, and give a ``tenscope.Diff``.
+    ``prefix``, ``rows`` and ``top``, and give a ``tenscope.Diff``. Two checkpoints whose names do not pair their
+    tensors are paired by content (docs/checkpoints.md) unless a tolerance is given, take ``map`` and ``top``, and give
+    a ``tenscope.CheckpointDiff``.
     """
+    has_tolerance = (atol, rtol, ulp, equal_nan) != (None, None, None, False)
+    is_mapped = bool(run_options.get("map")) and not (_is_run(a) and _is_run(b))
+    if _is_path(a) and _is_path(b) and not has_tolerance and (is_mapped or _are_checkpoints(a, b)):
+        return checkpoints.diff(os.fspath(a), os.fspath(b), **run_options)
     if _is_run(a) or _is_run(b):
-        if (atol, rtol, ulp, equal_nan) != (None, None, None, False):
+        if has_tolerance:
             raise UsageError("two runs are compared by tolerance=, not by atol, rtol, ulp or equal_nan")
         return runs.diff(a, b, **run_options)
     if run_options:
@@ -142,6 +153,10 @@ def _check_tolerances(atol: float, rtol: float) -> None:
 
 def _is_path(x: Any) -> bool:
     return isinstance(x, (str, os.PathLike))
+
+
+def _are_checkpoints(a: Any, b: Any) -> bool:
+    return _is_path(a) and _is_path(b) and _core.are_checkpoints(os.fspath(a), os.fspath(b))
 
 
 def _is_run(x: Any) -> bool:
