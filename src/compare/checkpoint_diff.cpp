@@ -239,10 +239,13 @@ class Judge {
     for (std::size_t i = 0; i < diff_.pairs.size() && explained < kMostExplained; ++i) {
       WeightPair& pair = diff_.pairs[i];
       const WeightMatch& match = match_.pairs[i];
-      const bool is_by_values = pair.is_changed && pair.error > rounding_limit(a_.checkpoint.tensors()[match.a],
-                                                                               b_.checkpoint.tensors()[match.b]);
-      if (!is_by_values || match.how == WeightHow::Part) continue;
+      const double limit = rounding_limit(a_.checkpoint.tensors()[match.a], b_.checkpoint.tensors()[match.b]);
+      if (!pair.is_changed || !(pair.error > limit) || match.how == WeightHow::Part) continue;
       ++explained;
+      if (match.distance.rest <= limit && pair.rounding > 0) {
+        pair.finding += fmt::format("; b = {:.4g} a but for rounding", match.distance.factor);
+        continue;
+      }
       const TensorData x = a_.checkpoint.data(match.a), y = b_.checkpoint.data(match.b);
       if (const std::string words = find_relation(x.view, y.view); !words.empty()) pair.finding += "; " + words;
     }
@@ -292,18 +295,23 @@ class Judge {
     diff_.paired_b = diff_.total_b - diff_.only_b.size();
   }
 
+  static std::string names(const Weights& side, const std::vector<std::size_t>& tensors) {
+    std::vector<std::string> all;
+    for (const std::size_t i : tensors) all.push_back(tensor(side, i).name);
+    return fmt::format("{}", fmt::join(all, ", "));
+  }
+
   void list_notes() {
-    for (const TiedWeight& one : match_.tied) {
-      const Weights& side = one.side == 0 ? a_ : b_;
-      diff_.notes.push_back(fmt::format("tied: {} has the numbers of {}, in {} alone", tensor(side, one.tensor).name,
-                                        tensor(side, one.same_as).name, one.side == 0 ? "a" : "b"));
-    }
     for (const AlikeWeights& alike : match_.alike) {
-      const double number = a_.records[alike.a.front()].stats.min;
-      diff_.notes.push_back(fmt::format(
-          "{} tensors of {} elements hold nothing but {} on both sides: equal, but not told apart ({} and {}, ...)",
-          alike.a.size(), a_.records[alike.a.front()].stats.count, number, tensor(a_, alike.a.front()).name,
-          tensor(b_, alike.b.front()).name));
+      const Stats& stats = a_.records[alike.a.front()].stats;
+      if (stats.min == stats.max)
+        diff_.notes.push_back(fmt::format(
+            "{} tensors of {} elements hold nothing but {} on both sides: equal, but not told apart ({} and {}, ...)",
+            alike.a.size(), stats.count, stats.min, tensor(a_, alike.a.front()).name,
+            tensor(b_, alike.b.front()).name));
+      else
+        diff_.notes.push_back(
+            fmt::format("tied: {} of a and {} of b all hold the same numbers", names(a_, alike.a), names(b_, alike.b)));
     }
     for (const Weights* side : {&a_, &b_}) {
       std::map<std::string, std::vector<std::string>> by_type;

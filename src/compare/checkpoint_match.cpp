@@ -4,7 +4,7 @@
 //   - Types of four bits and fewer change the statistics too much to find candidates by them. Here names help: a tensor
 //     of each name with its numbers as unknowns (blk.{}.attn_q.weight) is tried with those of each such name on the
 //     other side, at the same numbers. What agrees beyond doubt is the rule for the others.
-//   - One tensor may be stored twice (an output that is the embedding): the second follows the first.
+//   - One tensor may be stored several times (an output that is the embedding): all of them follow the first.
 //   - A pair counts as found by content only where rounding explains the difference; what is left then goes by rules,
 //     and is a finding if it differs.
 //   - Tensors of one number are told apart by rules, or not at all: then they are counted.
@@ -191,7 +191,7 @@ class Pairing {
 
   static bool is_one_number(const TensorRecord& record) { return record.stats.min == record.stats.max; }
 
-  // The second and later tensors of the same bytes; `first` tells of each which it repeats.
+  // The second and later tensors of the same bytes; `first` tells of each which one it repeats.
   static std::vector<std::size_t> set_repeated_aside(const Weights& side, std::vector<bool>& is_free,
                                                      std::map<std::size_t, std::size_t>& first) {
     std::map<std::tuple<std::uint64_t, std::uint64_t, DType, Shape>, std::size_t> seen;
@@ -209,38 +209,37 @@ class Pairing {
     return repeated;
   }
 
+  static std::vector<std::size_t> all_of(std::size_t first, const std::map<std::size_t, std::size_t>& repeated) {
+    std::vector<std::size_t> members = {first};
+    for (const auto& [i, of] : repeated)
+      if (of == first) members.push_back(i);
+    return members;
+  }
+
+  // What is stored several times on one side goes with the one of the other side; where it is on both, nothing tells
+  // which is which.
   void match_repeated() {
-    std::map<std::size_t, const WeightMatch*> pair_of_a, pair_of_b;
-    for (const WeightMatch& pair : result_.pairs) {
-      pair_of_a.emplace(pair.a, &pair);
-      pair_of_b.emplace(pair.b, &pair);
-    }
-    std::vector<WeightMatch> more;
-    std::set<std::size_t> used;
-    for (const auto& [i, first] : first_a_) {
-      const auto pair = pair_of_a.find(first);
-      if (pair == pair_of_a.end()) continue;
-      const auto other = std::ranges::find_if(
-          first_b_, [&](const auto& one) { return one.second == pair->second->b && !used.contains(one.first); });
-      free_a_[i] = false;
-      if (other == first_b_.end()) {
-        result_.tied.push_back({0, i, first});
+    std::vector<WeightMatch> pairs;
+    for (WeightMatch& pair : result_.pairs) {
+      AlikeWeights alike{all_of(pair.a, first_a_), all_of(pair.b, first_b_)};
+      if (alike.a.size() * alike.b.size() == 1) {
+        pairs.push_back(std::move(pair));
         continue;
       }
-      used.insert(other->first);
-      free_b_[other->first] = false;
-      WeightMatch again = *pair->second;
-      again.a = i;
-      again.b = other->first;
-      again.how = WeightHow::Tied;
-      more.push_back(std::move(again));
-    }
-    for (const auto& [j, first] : first_b_)
-      if (!used.contains(j) && pair_of_b.contains(first)) {
-        free_b_[j] = false;
-        result_.tied.push_back({1, j, first});
+      for (const std::size_t i : alike.a) free_a_[i] = false;
+      for (const std::size_t j : alike.b) free_b_[j] = false;
+      if (std::min(alike.a.size(), alike.b.size()) == 1) {
+        pair.how = WeightHow::Tied;
+        for (const std::size_t i : alike.a)
+          for (const std::size_t j : alike.b) {
+            pair.a = i;
+            pair.b = j;
+            pairs.push_back(pair);
+          }
       }
-    std::ranges::move(more, std::back_inserter(result_.pairs));
+      result_.alike.push_back(std::move(alike));
+    }
+    result_.pairs = std::move(pairs);
   }
 
   // As many as there are on both sides; those beyond are alone.

@@ -16,7 +16,7 @@ enum class WeightHow : std::uint8_t {
   Content,  // their values agree
   Part,     // one is a part of the other
   Rule,     // the names of others say so
-  Tied,     // the same values as one that is paired, on both sides
+  Tied,     // their values agree, and so do those of others: one tensor that is stored several times
 };
 std::string_view to_string(WeightHow how) noexcept;
 
@@ -28,21 +28,14 @@ struct WeightMatch {
   WeightHow how = WeightHow::Content;
 };
 
-// A tensor that repeats another one of the same checkpoint, and has no partner of its own.
-struct TiedWeight {
-  int side = 0;
-  std::size_t tensor = 0, same_as = 0;
-};
-
-// Tensors of one number (norms as they are initialised, biases of zero) that nothing tells apart. There are as many on
-// both sides.
+// Tensors of equal numbers, of which nothing tells which is which: those of one number (norms as they are initialised,
+// biases of zero), as many on both sides, and tied ones (an output that is the embedding).
 struct AlikeWeights {
   std::vector<std::size_t> a, b;
 };
 
 struct CheckpointMatch {
   std::vector<WeightMatch> pairs;  // in the order of a; a whole and its parts are several
-  std::vector<TiedWeight> tied;
   std::vector<AlikeWeights> alike;
   std::vector<std::size_t> alone_a, alone_b;
 };

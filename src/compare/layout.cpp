@@ -444,7 +444,7 @@ std::optional<LayoutDistance> distance_in(const TensorView& a, const TensorView&
   const auto grids = grids_of(a, b, layout);
   if (!grids) return std::nullopt;
   LayoutDistance result;
-  double sum = 0, norm = 0;
+  double sum = 0, norm = 0, norm_b = 0, dot = 0;
   for_each_run(Elements(a), grids->a_as_b, Elements(b), grids->b,
                [&](const double* of_a, const double* of_b, std::int64_t count) {
                  for (std::int64_t i = 0; i < count; ++i) {
@@ -456,11 +456,16 @@ std::optional<LayoutDistance> distance_in(const TensorView& a, const TensorView&
                    const double difference = std::abs(y - x);
                    sum += difference * difference;
                    norm += x * x;
+                   norm_b += y * y;
+                   dot += x * y;
                    result.max_abs = std::max(result.max_abs, difference);
                    result.scale = std::max(result.scale, std::abs(x));
                  }
                });
-  result.error = std::sqrt(sum / std::max(norm, std::numeric_limits<double>::min()));
+  constexpr double kTiny = std::numeric_limits<double>::min();
+  result.error = std::sqrt(sum / std::max(norm, kTiny));
+  result.factor = dot / std::max(norm, kTiny);
+  result.rest = std::sqrt(std::max(norm_b - result.factor * dot, 0.0) / std::max(norm_b, kTiny));
   return result;
 }
 

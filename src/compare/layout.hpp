@@ -48,6 +48,8 @@ struct LayoutDistance {
   double error = 0;               // |b - a| / |a|, Euclidean
   double max_abs = 0;             // largest |b - a|
   double scale = 0;               // largest |a|
+  double factor = 0;              // f, where |b - f a| is least
+  double rest = 0;                // |b - f a| / |b|
   bool has_other_finite = false;  // a NaN or infinity on one side only
 };
 // Nothing where the layout is not one of these shapes.
