@@ -21,9 +21,9 @@ from torch import distributed, nn
 
 from tenscope.errors import Error
 from tenscope.probes.locals import Known, LocalsWatch, deeper_than_compared
-from tenscope.probes.modules import check_module, globs, unwrap
+from tenscope.probes.modules import check_module, unwrap
 from tenscope.recording.run import current
-from tenscope.recording.selectors import Unmatched, tell
+from tenscope.recording.selectors import Unmatched, globs, tell
 
 _ROLL_CALL_S = 5  # for those who live to say so, after a collective failed
 

@@ -7,13 +7,12 @@ import inspect
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator
 
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from tenscope.recording.selectors import Unmatched
+from tenscope.recording.selectors import NameFilter, Unmatched
 
 _WRAPPED_CHILD = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
@@ -225,49 +224,26 @@ class Registry:
         self._alive.pop(key, None)
 
 
-def globs(patterns: str | list[str] | tuple[str, ...] | None) -> tuple[str, ...]:
-    if patterns is None:
-        return ()
-    if isinstance(patterns, str):
-        return (patterns,)
-    several = tuple(patterns) if isinstance(patterns, Iterable) else (patterns,)
-    if not all(isinstance(pattern, str) for pattern in several):
-        raise TypeError(f"a pattern of paths is text, or a list of texts, not {patterns!r}")
-    return several
-
-
-class PathFilter:
+class PathFilter(NameFilter):
     """Which modules are wanted, by path and class. Remembers what it was asked for, to tell what matched nothing."""
 
     def __init__(self, include=None, exclude=None, classes=None):
-        self._included, self._excluded = globs(include), globs(exclude)
+        super().__init__(include, exclude)
         self._classes = None if classes is None else (classes,) if isinstance(classes, type) else tuple(classes)
         if not all(isinstance(cls, type) for cls in self._classes or ()):
             raise TypeError(f"classes are types of modules, as torch.nn.Linear, not {classes!r}")
-        self._paths: dict[str, None] = {}
         self._seen_classes: dict[type, None] = {}
 
     def __call__(self, path: str, module: nn.Module) -> bool:
-        if self._included or self._excluded:
-            self._paths[path] = None
+        is_wanted = self.wants(path)
         if self._classes is not None:
             self._seen_classes[type(module)] = None
-            if not isinstance(module, self._classes):
-                return False
-        if self._included and not any(fnmatchcase(path, glob) for glob in self._included):
-            return False
-        return not any(fnmatchcase(path, glob) for glob in self._excluded)
+            is_wanted = is_wanted and isinstance(module, self._classes)
+        return is_wanted
 
     def unmatched(self, where: str) -> list[Unmatched]:
-        """`where` has a {} for the option's name."""
-        found = [
-            Unmatched(glob, where.format(option), self._paths)
-            for option, patterns in (("include", self._included), ("exclude", self._excluded))
-            for glob in patterns
-            if self._paths and not any(fnmatchcase(path, glob) for path in self._paths)
-        ]
         names = [cls.__name__ for cls in self._seen_classes]
-        return found + [
+        return super().unmatched(where) + [
             Unmatched(cls.__name__, where.format("classes"), names)
             for cls in self._classes or ()
             if names and not any(issubclass(seen, cls) for seen in self._seen_classes)

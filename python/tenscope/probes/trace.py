@@ -19,7 +19,6 @@ from tenscope.probes.modules import (
     PathFilter,
     Registry,
     check_module,
-    globs,
     unwrap,
     unwrapped_paths,
 )
@@ -27,7 +26,7 @@ from tenscope.probes.rehearsal import is_made_by_compiler
 from tenscope.probes.spy import listen, unlisten
 from tenscope.probes.state import State
 from tenscope.recording.run import current, init
-from tenscope.recording.selectors import Unmatched, tell
+from tenscope.recording.selectors import Unmatched, globs, tell
 
 
 class trace:

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from tenscope import _core
 from tenscope.errors import RecordingWarning
@@ -64,3 +65,44 @@ def note(entry: Unmatched, record: Callable | None) -> None:
     if record is not None:
         meta = {"selector": entry.selector, "where": entry.where, "nearest": entry.nearest}
         record("matched_nothing", str(entry), kind="note", site="", meta=meta)
+
+
+def globs(patterns: str | Iterable[str] | None) -> tuple[str, ...]:
+    if patterns is None:
+        return ()
+    if isinstance(patterns, str):
+        return (patterns,)
+    several = tuple(patterns) if isinstance(patterns, Iterable) else (patterns,)
+    if not all(isinstance(pattern, str) for pattern in several):
+        raise TypeError(f"a pattern of paths is text, or a list of texts, not {patterns!r}")
+    return several
+
+
+def _is_any_like(names: Iterable[str], patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, glob) for name in names for glob in patterns)
+
+
+class NameFilter:
+    """Which names are wanted, by globs. Remembers what it was asked for, to tell what matched nothing."""
+
+    def __init__(self, include=None, exclude=None):
+        self._included, self._excluded = globs(include), globs(exclude)
+        self._names: dict[str, None] = {}
+
+    def wants(self, *names: str) -> bool:
+        """Of a thing that has one or more names."""
+        if not self._included and not self._excluded:
+            return True
+        self._names.update(dict.fromkeys(names))
+        if self._included and not _is_any_like(names, self._included):
+            return False
+        return not _is_any_like(names, self._excluded)
+
+    def unmatched(self, where: str) -> list[Unmatched]:
+        """`where` has a {} for the option's name."""
+        return [
+            Unmatched(glob, where.format(option), self._names)
+            for option, patterns in (("include", self._included), ("exclude", self._excluded))
+            for glob in patterns
+            if self._names and not any(fnmatchcase(name, glob) for name in self._names)
+        ]
