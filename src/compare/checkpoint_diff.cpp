@@ -14,21 +14,14 @@
 #include "compare/measure.hpp"
 #include "compare/name_rules.hpp"
 #include "compare/run_diff.hpp"
+#include "compare/shape.hpp"
 
 namespace tenscope::compare {
 namespace {
 
 namespace fs = std::filesystem;
-using Shape = std::vector<std::int64_t>;
-
 constexpr std::size_t kMostExplained = 10;
 constexpr std::size_t kMostNamed = 3;
-
-Shape without_ones(const Shape& shape) {
-  Shape rest;
-  std::ranges::copy_if(shape, std::back_inserter(rest), [](std::int64_t size) { return size != 1; });
-  return rest;
-}
 
 // Whether each head's two halves of a rotary embedding became neighbours, or neighbours halves.
 bool is_rotary(const Layout& layout, std::int64_t rows) {

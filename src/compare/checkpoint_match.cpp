@@ -22,28 +22,15 @@
 #include "compare/content_match.hpp"
 #include "compare/name_rules.hpp"
 #include "compare/path_rule.hpp"
+#include "compare/shape.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::compare {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
 constexpr double kCoarse = 1e-2;        // beyond this rounding, statistics do not find candidates
 constexpr std::size_t kMostTried = 64;  // that one tensor of a coarse type is tried with, where names do not help
 constexpr std::size_t kTrials = 3;      // numbers at which two names are tried
-
-Shape without_ones(const Shape& shape) {
-  Shape rest;
-  std::ranges::copy_if(shape, std::back_inserter(rest), [](std::int64_t size) { return size != 1; });
-  return rest;
-}
-
-Layout same_order(const Shape& shape) {
-  Layout layout{.sizes = without_ones(shape)};
-  for (std::size_t axis = 0; axis < layout.sizes.size(); ++axis) layout.order.push_back(static_cast<int>(axis));
-  return layout;
-}
 
 struct TypeRounding {
   std::string_view type;
@@ -144,7 +131,7 @@ class Pairing {
       best.distance = *distance;
     };
     const Shape &shape_a = a_.records[i].shape, &shape_b = b_.records[j].shape;
-    if (without_ones(shape_a) == without_ones(shape_b)) attempt(same_order(shape_a));
+    if (without_ones(shape_a) == without_ones(shape_b)) attempt(same_order(without_ones(shape_a)));
     if (agrees(best)) return best;
     std::vector<Layout>& known = layouts_[{shape_a, shape_b}];
     for (const Layout& layout : known) {
@@ -373,7 +360,8 @@ class Pairing {
       std::vector<RuleAnswer> answers = rules_.ask(numbered(name(a_, i), 0));
       std::ranges::stable_sort(answers, std::greater<>(), &RuleAnswer::votes);
       for (const RuleAnswer& answer : answers)
-        if (const auto found = in_b.find(answer.name); found != in_b.end() && free_b_[found->second]) {
+        if (const auto found = in_b.find(answer.name);
+            answer.is_exact && found != in_b.end() && free_b_[found->second]) {
           take(compare(i, found->second, WeightHow::Rule));
           break;
         }

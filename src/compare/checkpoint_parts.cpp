@@ -10,12 +10,11 @@
 
 #include "compare/checkpoint_match.hpp"
 #include "compare/name_rules.hpp"
+#include "compare/shape.hpp"
 #include "kernels/summarize.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-using Shape = std::vector<std::int64_t>;
 
 constexpr std::int64_t kFewestElements = 32;
 constexpr std::int64_t kMostBlocks = 1024;
@@ -74,12 +73,6 @@ class PartSearch {
   }
 
  private:
-  static Shape without_ones(const Shape& shape) {
-    Shape rest;
-    std::ranges::copy_if(shape, std::back_inserter(rest), [](std::int64_t size) { return size != 1; });
-    return rest;
-  }
-
   static bool is_eligible(const Weights& side, const std::vector<bool>& is_free, std::size_t i) {
     const TensorRecord& record = side.records[i];
     return is_free[i] && record.stats.count >= kFewestElements && record.stats.min != record.stats.max &&
