@@ -33,6 +33,7 @@ namespace tenscope::compare {
 namespace {
 
 constexpr std::array<double, 6> kLevels = {1e-6, 1e-5, 1e-4, 1e-3, 4e-3, 1.5e-2};
+constexpr double kMostOfSample = 1.5;  // the error of a sample, as a part of what that of all elements may be
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 bool may_be_same(const Content& a, const Content& b, double level) {
@@ -82,7 +83,8 @@ class Matcher {
           const Content& b = b_.groups[j].first();
           const auto [place, is_new] = known.try_emplace({i, j}, FoundLayout{{}, kNever});
           if (is_new)
-            if (auto one = pairs_.layout(a, b, a.is_integer ? 0 : limit)) place->second = std::move(*one);
+            if (auto one = pairs_.layout(a, b, a.is_integer ? 0 : limit, kMostOfSample * limit))
+              place->second = std::move(*one);
           if (place->second.error <= (a.is_integer ? 0 : limit)) found.push_back({place->second.error, i, j});
         }
       }
@@ -223,8 +225,8 @@ class Matcher {
     const bool is_a_taken = a_.is_taken[a] && layout.of_a.empty(), is_b_taken = b_.is_taken[b] && layout.of_b.empty();
     if (is_a_taken || is_b_taken) return;
     const TensorData x = pairs_.data(a_, a_.groups[a].first()), y = pairs_.data(b_, b_.groups[b].first());
-    if (const auto both = lay_out(x.view, y.view, layout))
-      pairs_.pair(a, b, {layout, relative_error(*both)}, ContentHow::Rule);
+    if (const auto distance = distance_in(x.view, y.view, layout))
+      pairs_.pair(a, b, {layout, distance->error}, ContentHow::Rule);
   }
 
   using Members = std::unordered_map<std::size_t, std::vector<const NumberedName*>>;

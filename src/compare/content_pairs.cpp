@@ -1,8 +1,6 @@
 #include "compare/content_pairs.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 namespace tenscope::compare {
 
@@ -37,34 +35,22 @@ TensorData ContentPairs::data(const ContentSide& side, const Content& content) c
   return source_.data(side.number, side.lane.items[content.item]);
 }
 
-std::optional<FoundLayout> ContentPairs::layout(const Content& x, const Content& y, double limit) const {
+std::optional<FoundLayout> ContentPairs::layout(const Content& x, const Content& y, double limit, double most) const {
   const TensorData data_a = data(a, x), data_b = data(b, y);
-  return find_layout(data_a.view, data_b.view, sizes_, limit);
+  return find_layout(data_a.view, data_b.view, sizes_, limit, most);
 }
 
 std::optional<FoundLayout> ContentPairs::likely_layout(const Content& x, const Content& y) const {
   const TensorData data_a = data(a, x), data_b = data(b, y);
   std::optional<FoundLayout> best;
   const auto attempt = [&](const Layout& layout) {
-    const auto both = lay_out(data_a.view, data_b.view, layout);
-    if (!both) return;
-    const double size = relative_error(*both);
-    if (!best || size < best->error) best = {layout, size};
+    const auto distance = distance_in(data_a.view, data_b.view, layout);
+    if (distance && (!best || distance->error < best->error)) best = {layout, distance->error};
   };
   attempt(same_order(x.shape));
   if (const auto learned = learned_.find({x.shape, y.shape}); learned != learned_.end())
     for (const Layout& layout : learned->second) attempt(layout);
   return best;
-}
-
-double relative_error(const LaidOut& both) {
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < both.a.size(); ++i) {
-    if (!std::isfinite(both.a[i]) || !std::isfinite(both.b[i])) continue;
-    difference += (both.b[i] - both.a[i]) * (both.b[i] - both.a[i]);
-    norm += both.a[i] * both.a[i];
-  }
-  return std::sqrt(difference / std::max(norm, 1e-300));
 }
 
 }  // namespace tenscope::compare

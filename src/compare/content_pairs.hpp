@@ -36,8 +36,9 @@ class ContentPairs {
   void pair_if_alike(std::size_t group_a, std::size_t group_b, ContentHow how);
 
   TensorData data(const ContentSide& side, const Content& content) const;
-  // The best layout; its error may exceed the limit.
-  std::optional<FoundLayout> layout(const Content& x, const Content& y, double limit) const;
+  // The best layout; its error may exceed the limit (see find_layout).
+  std::optional<FoundLayout> layout(const Content& x, const Content& y, double limit,
+                                    double most = std::numeric_limits<double>::infinity()) const;
   // The same order, or a layout of others with the same shapes.
   std::optional<FoundLayout> likely_layout(const Content& x, const Content& y) const;
 
@@ -47,9 +48,6 @@ class ContentPairs {
   std::vector<GroupPair> pairs_;
   std::map<std::pair<Shape, Shape>, std::vector<Layout>> learned_;
 };
-
-// |b - a| / |a|, Euclidean, of the finite elements.
-double relative_error(const LaidOut& both);
 
 // Pairs tensors of which one is a part of the other: one slice of it, or several of them joined or stacked.
 void match_parts(ContentPairs& pairs);

@@ -1,24 +1,27 @@
 // Overview. One engine keeps in one tensor what another keeps in several: q, k and v (one behind another along an axis,
 // or the three of each head together), gate and up, the experts of a layer in one stack. Whichever run has the whole,
-// its parts are looked for one after another: of all tensors that fit in shape the one whose sampled values stand at
-// the place that is next. Only what covers the whole tensor counts, and each part is verified on all its elements.
-// A single slice (the last token's row) is one part of which the rest was not recorded.
+// its parts are looked for one after another: of all tensors that fit in shape those whose first element stands at the
+// place that is next, and of these the one whose sampled values do. Only what covers the whole tensor counts, and each
+// part is verified on all its elements. A single slice (the last token's row) is one part of which the rest was not
+// recorded.
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <random>
+#include <map>
 
 #include "compare/content_pairs.hpp"
+#include "compare/shape.hpp"
 
 namespace tenscope::compare {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr std::size_t kMostWholes = 256;      // that one slice is tried with
-constexpr std::size_t kMostCandidates = 512;  // that one place of a whole is tried with
-constexpr std::size_t kMostPieces = 256;      // of one whole: experts, heads
+constexpr std::size_t kMostWholes = 256;     // that one slice is tried with
+constexpr std::size_t kMostCandidates = 64;  // that one place of a whole is tried with
+constexpr std::size_t kMostPieces = 256;     // of one whole: experts, heads
 constexpr double kAgrees = 0.03;
+constexpr std::array<double, 3> kNoiseOfElement = {1e-5, 1e-3, 0.1};  // as parts of the mean size of elements
 
 // One run has the whole tensors, the other the parts.
 class PartMatcher {
@@ -98,87 +101,77 @@ class PartMatcher {
     return layout;
   }
 
-  std::optional<LaidOut> lay_out_piece(const Content& part, const Piece& piece) const {
+  std::optional<double> error_of(const Content& part, const Piece& piece) const {
     const TensorData whole = pairs_.data(wholes_, *whole_), own = pairs_.data(parts_, part);
     const Layout layout = layout_of(part, piece);
-    return is_whole_in_a_ ? lay_out(whole.view, own.view, layout) : lay_out(own.view, whole.view, layout);
+    const auto distance =
+        is_whole_in_a_ ? distance_in(whole.view, own.view, layout) : distance_in(own.view, whole.view, layout);
+    return distance ? std::optional(distance->error) : std::nullopt;
+  }
+
+  // Beyond `limit` it is no more than a bound.
+  std::optional<double> sampled_error_of(const Content& part, const Piece& piece, double limit) const {
+    const TensorData whole = pairs_.data(wholes_, *whole_), own = pairs_.data(parts_, part);
+    const Layout layout = layout_of(part, piece);
+    return is_whole_in_a_ ? sampled_error(whole.view, own.view, layout, limit)
+                          : sampled_error(own.view, whole.view, layout, limit);
   }
 
   // ---- several parts
 
+  // A part, and its first element: where the part stands in a whole, the whole has it too.
+  struct Part {
+    double first = 0;
+    std::size_t group = 0;
+  };
+  using Index = std::map<Shape, std::vector<Part>>;
+
   void index_parts() {
     for (std::size_t j = 0; j < parts_.groups.size(); ++j) {
-      if (!is_candidate(parts_, j) || parts_.groups[j].first().l2 == 0) continue;
-      const Shape& shape = parts_.groups[j].first().shape;
-      by_shape_[shape].push_back(j);
-      without_first_[Shape(shape.begin() + 1, shape.end())].push_back(j);
-      without_last_[Shape(shape.begin(), shape.end() - 1)].push_back(j);
+      const Content& part = parts_.groups[j].first();
+      if (!is_candidate(parts_, j) || part.l2 == 0) continue;
+      const Part entry{element_at(pairs_.data(parts_, part).view, 0), j};
+      by_shape_[part.shape].push_back(entry);
+      without_first_[Shape(part.shape.begin() + 1, part.shape.end())].push_back(entry);
+      without_last_[Shape(part.shape.begin(), part.shape.end() - 1)].push_back(entry);
     }
-  }
-
-  struct Candidate {
-    std::size_t group = 0;
-    std::int64_t extent = 1;  // along the axis that is joined
-    bool is_transposed = false;
-  };
-
-  std::vector<Candidate> candidates(const Content& whole, std::size_t axis) const {
-    std::vector<Candidate> found;
-    Shape rest = whole.shape;
-    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(axis));
-    const auto add = [&](const std::map<Shape, std::vector<std::size_t>>& index, const auto& extent,
-                         bool is_transposed) {
-      const auto at = index.find(rest);
-      if (at == index.end()) return;
-      for (const std::size_t j : at->second) {
-        const Content& part = parts_.groups[j].first();
-        const bool fits = !parts_.is_taken[j] && part.l2 <= whole.l2 * 1.01 && extent(part) < whole.shape[axis];
-        if (fits && found.size() < kMostCandidates) found.push_back({j, extent(part), is_transposed});
-      }
-    };
-    const auto first = [](const Content& part) { return part.shape.front(); };
-    const auto last = [](const Content& part) { return part.shape.back(); };
-    if (!rest.empty()) add(by_shape_, [](const Content&) { return std::int64_t{1}; }, false);
-    axis == 0 ? add(without_first_, first, false) : add(without_last_, last, false);
-    if (whole.shape.size() == 2) axis == 0 ? add(without_last_, last, true) : add(without_first_, first, true);
-    return found;
+    for (Index* index : {&by_shape_, &without_first_, &without_last_})
+      for (auto& [shape, parts] : *index) std::ranges::sort(parts, {}, &Part::first);
   }
 
   bool join(std::size_t group, std::size_t axis) {
     whole_ = &wholes_.groups[group].first();
-    const std::vector<Candidate> fitting = candidates(*whole_, axis);
-    if (fitting.size() < 2) return false;
-    std::vector<Piece> pieces = in_a_row(fitting, axis);
-    if (pieces.empty()) pieces = by_heads(fitting, axis);
+    std::vector<Piece> pieces = in_a_row(axis);
+    if (pieces.empty()) pieces = by_heads(axis);
     if (pieces.size() < 2) return false;
     std::vector<FoundLayout> found;
     for (const Piece& piece : pieces) {
       const Content& part = parts_.groups[piece.group].first();
-      const auto both = lay_out_piece(part, piece);
-      if (!both) return false;
-      found.push_back({layout_of(part, piece), relative_error(*both)});
-      if (found.back().error > kAgrees) return false;
+      const auto error = error_of(part, piece);
+      if (!error || *error > kAgrees) return false;
+      found.push_back({layout_of(part, piece), *error});
     }
     for (std::size_t k = 0; k < pieces.size(); ++k) take(group, pieces[k].group, std::move(found[k]));
     return true;
   }
 
   // One behind another along the axis. Empty unless they cover it.
-  std::vector<Piece> in_a_row(const std::vector<Candidate>& fitting, std::size_t axis) const {
+  std::vector<Piece> in_a_row(std::size_t axis) const {
     std::vector<Piece> pieces;
-    for (std::int64_t begin = 0; begin < whole_->shape[axis] && pieces.size() < kMostPieces;) {
-      const auto next = best_piece(fitting, pieces, [&](const Candidate& candidate) {
-        return Layout::Range{.axis = axis, .begin = begin, .end = begin + candidate.extent};
+    const std::int64_t extent = whole_->shape[axis];
+    for (std::int64_t begin = 0; begin < extent && pieces.size() < kMostPieces; begin = pieces.back().range.end) {
+      const auto next = best_piece(axis, begin, pieces, [&](std::int64_t size) -> std::optional<Layout::Range> {
+        if (size >= extent || begin + size > extent) return std::nullopt;
+        return Layout::Range{.axis = axis, .begin = begin, .end = begin + size};
       });
       if (!next) return {};
       pieces.push_back(*next);
-      begin = next->range.end;
     }
-    return pieces.empty() || pieces.back().range.end < whole_->shape[axis] ? std::vector<Piece>() : pieces;
+    return pieces.back().range.end < extent ? std::vector<Piece>() : pieces;
   }
 
   // The axis is heads x (q, k, v) x size of a head. Empty unless the parts cover it.
-  std::vector<Piece> by_heads(const std::vector<Candidate>& fitting, std::size_t axis) const {
+  std::vector<Piece> by_heads(std::size_t axis) const {
     const std::int64_t extent = whole_->shape[axis];
     constexpr std::int64_t kLargestHead = 1024;
     for (std::int64_t size = 2; size <= kLargestHead && 2 * size < extent; ++size) {
@@ -187,7 +180,8 @@ class PartMatcher {
         if (extent % (size * count) != 0 || extent == size * count) continue;
         std::vector<Piece> pieces;
         for (std::int64_t k = 0; k < count; ++k) {
-          const auto next = best_piece(fitting, pieces, [&](const Candidate&) {
+          const auto next = best_piece(axis, k * size, pieces, [&](std::int64_t own) -> std::optional<Layout::Range> {
+            if (own * count != extent) return std::nullopt;
             return Layout::Range{.axis = axis, .begin = k * size, .end = (k + 1) * size, .period = count * size};
           });
           if (!next) break;
@@ -199,24 +193,52 @@ class PartMatcher {
     return {};
   }
 
+  // The part that stands at `begin` of the axis. range_of(its size along the axis) says where it would be.
   template <class RangeOf>
-  std::optional<Piece> best_piece(const std::vector<Candidate>& fitting, const std::vector<Piece>& chosen,
+  std::optional<Piece> best_piece(std::size_t axis, std::int64_t begin, const std::vector<Piece>& chosen,
                                   RangeOf range_of) const {
-    std::optional<Piece> best;
-    double least = kAgrees;
-    for (const Candidate& candidate : fitting) {
-      if (std::ranges::find(chosen, candidate.group, &Piece::group) != chosen.end()) continue;
-      const Piece piece{candidate.group, range_of(candidate), candidate.is_transposed};
-      const Content& part = parts_.groups[candidate.group].first();
-      const TensorData whole = pairs_.data(wholes_, *whole_), own = pairs_.data(parts_, part);
-      const Layout layout = layout_of(part, piece);
-      const auto error =
-          is_whole_in_a_ ? sampled_error(whole.view, own.view, layout) : sampled_error(own.view, whole.view, layout);
-      if (!error || *error > least) continue;
-      least = *error;
-      best = piece;
+    const double mean_square = whole_->l2 * whole_->l2 / static_cast<double>(whole_->count);
+    const double first = element_at(pairs_.data(wholes_, *whole_).view, begin * c_strides(whole_->shape)[axis]);
+    for (const double noise : kNoiseOfElement) {
+      const auto near = parts_near(axis, first, noise * std::sqrt(mean_square));
+      if (near.size() > kMostCandidates) return std::nullopt;  // the first element does not tell them apart
+      std::optional<Piece> best;
+      double least = kAgrees;
+      for (Piece piece : near) {
+        const Content& part = parts_.groups[piece.group].first();
+        const auto range = range_of(piece.range.end);
+        const bool is_left = parts_.is_free(piece.group) && part.l2 <= whole_->l2 * 1.01;
+        if (!range || !is_left || std::ranges::find(chosen, piece.group, &Piece::group) != chosen.end()) continue;
+        piece.range = *range;
+        const auto error = sampled_error_of(part, piece, least);
+        if (!error || *error > least) continue;
+        least = *error;
+        best = piece;
+      }
+      if (best) return best;
     }
-    return best;
+    return std::nullopt;
+  }
+
+  // Parts whose first element is near `value`. The end of a piece's range is its size along the axis.
+  std::vector<Piece> parts_near(std::size_t axis, double value, double reach) const {
+    std::vector<Piece> near;
+    Shape rest = whole_->shape;
+    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(axis));
+    const auto add = [&](const Index& index, const auto& size, bool is_transposed) {
+      const auto at = index.find(rest);
+      if (at == index.end()) return;
+      for (auto part = std::ranges::lower_bound(at->second, value - reach, {}, &Part::first);
+           part != at->second.end() && part->first <= value + reach && near.size() <= kMostCandidates; ++part)
+        near.push_back({part->group, {.end = size(parts_.groups[part->group].first())}, is_transposed});
+    };
+    const auto one = [](const Content&) { return std::int64_t{1}; };
+    const auto first = [](const Content& part) { return part.shape.front(); };
+    const auto last = [](const Content& part) { return part.shape.back(); };
+    if (!rest.empty()) add(by_shape_, one, false);
+    axis == 0 ? add(without_first_, first, false) : add(without_last_, last, false);
+    if (whole_->shape.size() == 2) axis == 0 ? add(without_last_, last, true) : add(without_first_, first, true);
+    return near;
   }
 
   // ---- one slice
@@ -227,11 +249,10 @@ class PartMatcher {
     double second = kNever;
     for (std::int64_t row = 0; row < whole.shape[0]; ++row) {
       const Piece piece{0, {.axis = 0, .begin = row, .end = row + 1}, false};
-      const auto both = lay_out_piece(part, piece);
-      if (!both) return std::nullopt;
-      const double size = relative_error(*both);
-      second = std::min(second, std::max(size, best.error));
-      if (size < best.error) best = {layout_of(part, piece), size};
+      const auto error = error_of(part, piece);
+      if (!error) return std::nullopt;
+      second = std::min(second, std::max(*error, best.error));
+      if (*error < best.error) best = {layout_of(part, piece), *error};
     }
     if (best.error >= 0.05 || second < 5 * best.error) return std::nullopt;
     return best;
@@ -241,7 +262,7 @@ class PartMatcher {
   bool is_whole_in_a_;
   ContentSide &wholes_, &parts_;
   const Content* whole_ = nullptr;  // the one at hand
-  std::map<Shape, std::vector<std::size_t>> by_shape_, without_first_, without_last_;
+  Index by_shape_, without_first_, without_last_;
 };
 
 }  // namespace

@@ -278,10 +278,11 @@ void simplify(Layout& layout, const Shape& axes) {
 
 class Search {
  public:
-  Search(const TensorView& a, const TensorView& b, double limit)
+  Search(const TensorView& a, const TensorView& b, double limit, double most)
       : a_(a),
         b_(b),
         limit_(limit),
+        most_(most),
         is_integer_(kind_of(a.dtype) != DTypeKind::Float || kind_of(b.dtype) != DTypeKind::Float) {}
 
   std::optional<FoundLayout> find(Grid grid_a, Grid grid_b, const AxisSizes& known) {
@@ -297,7 +298,7 @@ class Search {
     take_sample();
     std::vector<int> order(grid_a_.shape.size());
     std::iota(order.begin(), order.end(), 0);
-    best_.error = std::numeric_limits<double>::infinity();
+    best_.error = most_;
     attempt(grid_a_.shape, order);
     if (best_.error > limit_) attempt_splits(known);
     if (best_.layout.sizes.empty()) return std::nullopt;
@@ -377,7 +378,7 @@ class Search {
   }
 
   Elements a_, b_;
-  double limit_;
+  double limit_, most_;
   bool is_integer_;  // at least one of them: beyond 2^53 a double does not hold it
   Grid grid_a_, grid_b_;
   std::vector<std::int64_t> places_;
@@ -407,10 +408,11 @@ std::string Layout::in_words() const {
                      : fmt::format("[{}] permuted to [{}]", fmt::join(sizes, ", "), fmt::join(order, ", ")));
 }
 
-std::optional<FoundLayout> find_layout(const TensorView& a, const TensorView& b, const AxisSizes& known, double limit) {
+std::optional<FoundLayout> find_layout(const TensorView& a, const TensorView& b, const AxisSizes& known, double limit,
+                                       double most) {
   if (element_count(a.shape) == 0 || element_count(b.shape) == 0) return std::nullopt;
   if (kind_of(a.dtype) == DTypeKind::Complex || kind_of(b.dtype) == DTypeKind::Complex) return std::nullopt;
-  return Search(a, b, limit).find(whole(a), whole(b), known);
+  return Search(a, b, limit, most).find(whole(a), whole(b), known);
 }
 
 namespace {
@@ -492,21 +494,26 @@ std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const L
   return laid_out;
 }
 
-std::optional<double> sampled_error(const TensorView& a, const TensorView& b, const Layout& layout) {
+std::optional<double> sampled_error(const TensorView& a, const TensorView& b, const Layout& layout, double limit) {
   const auto grids = grids_of(a, b, layout);
   if (!grids) return std::nullopt;
+  constexpr std::int64_t kFirst = 16;  // elements after which what is far off is given up
   const Elements of_a(a), of_b(b);
   std::mt19937_64 random(1);
   const std::int64_t count = grids->b.count();
   double difference = 0, norm = 0;
+  const auto error = [&] { return std::sqrt(difference / std::max(norm, std::numeric_limits<double>::min())); };
   for (std::int64_t i = 0; i < std::min(kSample, count); ++i) {
     const std::int64_t place =
         count <= kSample ? i : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(count));
     const double x = of_a.at(offset_of(grids->a_as_b, place)), y = of_b.at(offset_of(grids->b, place));
     difference += (y - x) * (y - x);
     norm += x * x;
+    if (i == kFirst && error() > 4 * limit) break;
   }
-  return std::sqrt(difference / std::max(norm, std::numeric_limits<double>::min()));
+  return error();
 }
+
+double element_at(const TensorView& view, std::int64_t place) { return Elements(view).at(place); }
 
 }  // namespace tenscope::compare

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -39,9 +40,11 @@ Layout same_order(const std::vector<std::int64_t>& shape);
 // The sizes that axes of either run have: 8 heads of 32 may be found where both sides have one axis of 256.
 using AxisSizes = std::set<std::int64_t>;
 
-// The best way to lay a out as b, if there is one in which they agree to `limit`. Tries a sample of elements first.
+// The best way to lay a out as b; the search ends where they agree to `limit`. Layouts in which they do not agree to
+// `most` do not count. Tries a sample of elements first.
 // Nothing for complex tensors, and for integers that a double does not hold.
-std::optional<FoundLayout> find_layout(const TensorView& a, const TensorView& b, const AxisSizes& known, double limit);
+std::optional<FoundLayout> find_layout(const TensorView& a, const TensorView& b, const AxisSizes& known, double limit,
+                                       double most = std::numeric_limits<double>::infinity());
 
 // How far b is from a in a layout, over the pairs that are finite on both sides; in one pass, without a copy.
 struct LayoutDistance {
@@ -63,7 +66,11 @@ struct LaidOut {
 // Nothing where the layout is not one of these shapes, or where doubles do not hold the elements.
 std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout);
 
-// |b - a| / |a| of a sample of the elements that belong together.
-std::optional<double> sampled_error(const TensorView& a, const TensorView& b, const Layout& layout);
+// |b - a| / |a| of a sample of the elements that belong together; beyond `limit` no more than a bound.
+std::optional<double> sampled_error(const TensorView& a, const TensorView& b, const Layout& layout,
+                                    double limit = std::numeric_limits<double>::infinity());
+
+// An element as a double, by its place in C order. Not for complex tensors.
+double element_at(const TensorView& view, std::int64_t place);
 
 }  // namespace tenscope::compare
