@@ -90,6 +90,10 @@ bugs: build  ## record and diff programs with known bugs (BUGS=folder): is the r
 upgrades: build  ## record and diff upgrades, with a bug or harmless: right answers? (ONLY=--local: no downloads)
 	@$(PYTHON) bench/upgrades/run.py $(ONLY)
 
+.PHONY: engines
+engines: build  ## the adapters against the real engines (LLAMA=prefix: an installed llama.cpp, else it is built)
+	@LLAMA=$(LLAMA) tests/engines/run.sh
+
 .PHONY: lint
 lint: style tidy  ## clang-format, ruff and clang-tidy
 
