@@ -183,7 +183,7 @@ class Judge {
     for (const WeightPair& pair : diff_.pairs) ++votes[texts(pair).first][texts(pair).second];
     std::set<std::string_view> names_b;
     for (const StoredTensor& stored : b_.checkpoint.tensors()) names_b.insert(stored.name);
-    for (const WeightPair& pair : diff_.pairs) {
+    for (WeightPair& pair : diff_.pairs) {
       if (pair.how != "content") continue;
       const NameTemplate a = numbered(pair.a.name, 0), b = numbered(pair.b.name, 0);
       const auto& answers = votes[a.text];
@@ -194,8 +194,9 @@ class Judge {
       else if (most->first == b.text && has_equal_numbers(a.text, b.text) && a.numbers != b.numbers)
         expected = with_numbers(b.text, a.numbers);
       if (expected.empty() || expected == pair.b.name || !names_b.contains(expected)) continue;
-      diff_.contradictions.push_back(
-          fmt::format("{} holds {}; by the others of its kind {} should", pair.b.name, pair.a.name, expected));
+      pair.finding =
+          fmt::format("{} holds {}; by the others of its kind {} should", pair.b.name, pair.a.name, expected);
+      diff_.contradictions.push_back(pair.finding);
     }
   }
 
@@ -247,7 +248,7 @@ class Judge {
   void list_rules() {
     std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places;
     for (const WeightPair& pair : diff_.pairs) {
-      if (pair.is_changed) continue;
+      if (!pair.finding.empty()) continue;
       const NameTemplate a = numbered(pair.a.name, 0), b = numbered(pair.b.name, 0);
       const auto [place, is_new] = places.try_emplace({a.text, b.text, pair.layout}, diff_.rules.size());
       if (is_new)
@@ -270,7 +271,7 @@ class Judge {
   // A rule of one tensor has that tensor's names.
   void name_singly(WeightRule& rule) const {
     for (const WeightPair& pair : diff_.pairs)
-      if (!pair.is_changed && pair.layout == rule.layout && template_in_words(numbered(pair.a.name, 0)) == rule.a &&
+      if (pair.finding.empty() && pair.layout == rule.layout && template_in_words(numbered(pair.a.name, 0)) == rule.a &&
           template_in_words(numbered(pair.b.name, 0)) == rule.b) {
         rule.a = pair.a.name;
         rule.b = pair.b.name;

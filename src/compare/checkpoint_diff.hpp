@@ -32,7 +32,7 @@ struct WeightPair {
   double error = 0;     // |b - a| / |a|, Euclidean; NaN: they cannot be compared
   double rounding = 0;  // what is normal for the coarser of the two types; 0: there should be no difference
   bool is_changed = false;  // rounding does not explain the difference, or others of its kind lie in another order
-  std::string finding;      // why it is changed, a sentence
+  std::string finding;      // a sentence: why it is changed, or in whose place it lies
 };
 
 // Names that follow from each other: "model.layers.{i}.mlp.up_proj.weight" and "blk.{i}.ffn_up.weight".
