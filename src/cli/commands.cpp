@@ -42,16 +42,18 @@ constexpr Command kCommands[] = {
      "  tenscope diff runs/ddp --ranks\n"
      "  tenscope diff a.pt b.npy\n"
      "  tenscope diff before/ after/ --rtol 1e-3 --top 5\n"
-     "  tenscope diff a.safetensors b.safetensors --ulp 2 --json",
+     "  tenscope diff a.safetensors b.safetensors --ulp 2 --json\n"
+     "  tenscope diff model.safetensors model.gguf",
      prepare_diff},
-    {"map", "Show which tensor of one run is which of another: by modules and names, else by content",
+    {"map", "Show which tensor of one run or checkpoint is which of another: by modules and names, else by content",
      "  tenscope map runs/torch runs/engine\n"
      "  tenscope map runs/torch runs/engine --write engine.map\n"
-     "  tenscope diff runs/torch runs/engine --map-file engine.map",
+     "  tenscope diff runs/torch runs/engine --map-file engine.map\n"
+     "  tenscope map model.safetensors model.gguf",
      prepare_map},
     {"explain", "Say how one tensor follows from another, in words and as a NumPy expression",
      "  tenscope explain a.npy b.npy\n"
-     "  tenscope explain model.safetensors:q_proj.weight other.safetensors:attn_q.weight\n"
+     "  tenscope explain model.safetensors:q_proj.weight model.gguf:blk.0.attn_q.weight\n"
      "  tenscope explain runs/good:blocks.0.attn.output runs/bad:blocks.0.attn.output --step 3 --json",
      prepare_explain},
     {"repro", "Tell how to run a recording again, or what differs from here and now",

@@ -12,9 +12,10 @@
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "compare/checkpoint.hpp"
+#include "compare/run_diff.hpp"
 #include "core/json_writer.hpp"
 #include "core/suggest.hpp"
-#include "format/format.hpp"
 #include "report/values.hpp"
 #include "tenscope/error.hpp"
 
@@ -33,50 +34,32 @@ struct ExplainOptions {
 struct Named {
   std::string name;
   TensorView view;
-  Value value;        // of a file
-  Tensor tensor;      // the same
-  TensorData data{};  // of a run
+  TensorData data{};
 };
 
-void collect(const Value& value, const std::string& path, std::vector<std::pair<std::string, Tensor>>& tensors) {
-  const auto name = [&](const std::string& part) { return path.empty() ? part : path + "." + part; };
-  if (const auto* tensor = value.get_if<Tensor>()) {
-    tensors.emplace_back(path, *tensor);
-  } else if (const auto* dict = value.get_if<Dict>()) {
-    for (const auto& [key, member] : dict->entries) {
-      if (const auto* text = key.get_if<std::string>()) collect(member, name(*text), tensors);
-      if (const auto* number = key.get_if<std::int64_t>()) collect(member, name(std::to_string(*number)), tensors);
-    }
-  } else if (const auto* items = value.items()) {
-    for (std::size_t i = 0; i < items->size(); ++i) collect((*items)[i], name(std::to_string(i)), tensors);
-  }
-}
-
-// The tensor of a file; `name` is empty where the file has only one.
+// The tensor of a file, or of the shards of one; `name` is empty where it has only one.
 Named in_file(const std::string& path, const std::string& name) {
-  Named found;
-  found.value = load(path);
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  collect(found.value, "", tensors);
+  const compare::Checkpoint file(path);
   std::vector<std::string> names;
-  for (auto& [member, tensor] : tensors) {
-    names.push_back(member);
-    if (member != name && !(name.empty() && tensors.size() == 1)) continue;
-    found.name = name.empty() ? path : fmt::format("{}:{}", path, name);
-    found.tensor = std::move(tensor);
-    found.view = found.tensor.view();
+  for (std::size_t i = 0; i < file.tensors().size(); ++i) {
+    const compare::StoredTensor& tensor = file.tensors()[i];
+    names.push_back(tensor.name);
+    if (tensor.name != name && !(name.empty() && file.tensors().size() == 1)) continue;
+    if (!tensor.is_readable)
+      throw Error(ErrorCode::Unsupported,
+                  fmt::format("cannot read the type {} of '{}' yet: {}", tensor.type, tensor.name, path));
+    Named found{.name = name.empty() ? path : fmt::format("{}:{}", path, name), .view = {}, .data = file.data(i)};
+    found.view = found.data.view;
     return found;
   }
-  if (tensors.empty()) throw Error(ErrorCode::NotFound, fmt::format("there is no tensor in {}", path));
   if (!name.empty())
     throw Error(ErrorCode::NotFound,
                 fmt::format("there is no tensor '{}' in the file{}: {}", name, did_you_mean(name, names), path));
   constexpr std::size_t kMostNamed = 5;
-  const bool is_cut = names.size() > kMostNamed;
-  if (is_cut) names.resize(kMostNamed);
-  throw Error(ErrorCode::InvalidArgument,
-              fmt::format("which of its {} tensors? Say {}:NAME, with one of {}{}", tensors.size(), path,
-                          fmt::join(names, ", "), is_cut ? ", ..." : ""));
+  const std::size_t count = names.size();
+  if (count > kMostNamed) names.resize(kMostNamed);
+  throw Error(ErrorCode::InvalidArgument, fmt::format("which of its {} tensors? Say {}:NAME, with one of {}{}", count,
+                                                      path, fmt::join(names, ", "), count > kMostNamed ? ", ..." : ""));
 }
 
 Named in_run(const std::string& path, const std::string& pattern, const ExplainOptions& options) {
@@ -104,6 +87,8 @@ Named find_tensor(const std::string& text, const ExplainOptions& options) {
     const std::string path = text.substr(0, at), name = text.substr(at + 1);
     if (name.empty()) continue;
     if (fs::is_regular_file(path, error)) return in_file(path, name);
+    if (fs::is_directory(path, error) && !compare::is_run_folder(path) && compare::is_checkpoint(path))
+      return in_file(path, name);
     if (fs::is_directory(path, error) || fs::is_directory(fs::path("runs") / path, error))
       return in_run(path, name, options);
   }
@@ -160,7 +145,7 @@ void print_text(const Explanation& found, const Named& a, const Named& b) {
 Action prepare_explain(CLI::App& app) {
   auto options = std::make_shared<ExplainOptions>();
   const std::string what =
-      "a file (.npy .npz .pt .safetensors .pkl), FILE:NAME of one with several tensors, or RUN:NAME";
+      "a file (.npy .npz .pt .safetensors .gguf .pkl), FILE:NAME of one with several tensors, or RUN:NAME";
   app.add_option("a", options->a, "The tensor a: " + what)->required();
   app.add_option("b", options->b, "The tensor b, likewise")->required();
   app.add_option("--step", options->step, "Of a run: the step (default: the last)");

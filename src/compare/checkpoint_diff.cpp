@@ -104,6 +104,7 @@ class Judge {
     const StoredTensor &a = a_.checkpoint.tensors()[one.a], &b = b_.checkpoint.tensors()[one.b];
     WeightPair pair{.a = tensor(a_, one.a), .b = tensor(b_, one.b), .how = std::string(to_string(one.how))};
     pair.rounding = rounding_of(a, b);
+    if (pair.rounding > 0) pair.coarser = rounding_of(a) > rounding_of(b) ? a.type : b.type;
     if (!one.has_layout) {
       pair.error = std::numeric_limits<double>::quiet_NaN();
       pair.is_changed = true;
@@ -122,7 +123,7 @@ class Judge {
           pair.rounding == 0
               ? fmt::format("the values differ by {:.2g} (Euclidean, relative)", pair.error)
               : fmt::format("the values differ by {:.2g} (Euclidean, relative), where {:.2g} is normal for {}",
-                            pair.error, pair.rounding, rounding_of(a) > rounding_of(b) ? a.type : b.type);
+                            pair.error, pair.rounding, pair.coarser);
     }
     return pair;
   }

@@ -30,7 +30,8 @@ struct WeightPair {
   std::string how;      // "name", "map", "content", "part", "rule", "tied"
   std::string layout;   // how b lies in a: "transposed", "rows permuted in heads (rotary)"; empty: in the same order
   double error = 0;     // |b - a| / |a|, Euclidean; NaN: they cannot be compared
-  double rounding = 0;  // what is normal for the coarser of the two types; 0: there should be no difference
+  std::string coarser;  // the coarser of the two types, where they differ
+  double rounding = 0;  // what is normal for it; 0: there should be no difference
   bool is_changed = false;  // rounding does not explain the difference, or others of its kind lie in another order
   std::string finding;      // a sentence: why it is changed, or in whose place it lies
 };

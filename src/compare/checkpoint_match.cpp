@@ -176,7 +176,10 @@ class Pairing {
 
   // ---- what is stored twice
 
-  static bool is_one_number(const TensorRecord& record) { return record.stats.min == record.stats.max; }
+  // Also where there is no element at all.
+  static bool is_one_number(const TensorRecord& record) {
+    return record.stats.count == 0 || record.stats.min == record.stats.max;
+  }
 
   // The second and later tensors of the same bytes; `first` tells of each which one it repeats.
   static std::vector<std::size_t> set_repeated_aside(const Weights& side, std::vector<bool>& is_free,
@@ -232,12 +235,11 @@ class Pairing {
   // As many as there are on both sides; those beyond are alone.
   void match_alike() {
     std::map<std::pair<double, std::int64_t>, AlikeWeights> by_number;
+    const auto key = [](const Stats& stats) { return std::pair(stats.count == 0 ? 0 : stats.min, stats.count); };
     for (std::size_t i = 0; i < free_a_.size(); ++i)
-      if (const Stats& stats = a_.records[i].stats; free_a_[i] && stats.min == stats.max)
-        by_number[{stats.min, stats.count}].a.push_back(i);
+      if (free_a_[i] && is_one_number(a_.records[i])) by_number[key(a_.records[i].stats)].a.push_back(i);
     for (std::size_t j = 0; j < free_b_.size(); ++j)
-      if (const Stats& stats = b_.records[j].stats; free_b_[j] && stats.min == stats.max)
-        by_number[{stats.min, stats.count}].b.push_back(j);
+      if (free_b_[j] && is_one_number(b_.records[j])) by_number[key(b_.records[j].stats)].b.push_back(j);
     for (auto& [number, alike] : by_number) {
       if (alike.a.size() != alike.b.size()) continue;
       for (const std::size_t i : alike.a) free_a_[i] = false;

@@ -53,12 +53,9 @@ std::string answer(const CheckpointDiff& diff) {
     }
     default: {
       const auto largest = std::ranges::max_element(diff.pairs, {}, &WeightPair::error);
-      const std::string& type =
-          largest->rounding > 0 && largest->a.type.starts_with("float32") ? largest->b.type : largest->a.type;
-      return fmt::format("the same weights but for rounding: at most {:.1e} (Euclidean, relative){}", largest->error,
-                         largest->rounding > 0 ? fmt::format("; {:.1e} is normal for {}", largest->rounding,
-                                                             largest->a.type == type ? type : largest->b.type)
-                                               : "");
+      return fmt::format(
+          "the same weights but for rounding: at most {:.1e} (Euclidean, relative){}", largest->error,
+          largest->rounding > 0 ? fmt::format("; {:.1e} is normal for {}", largest->rounding, largest->coarser) : "");
     }
   }
 }
@@ -176,7 +173,12 @@ std::string checkpoint_diff_json(const CheckpointDiff& diff) {
     json.key("b");
     write_tensor(json, pair.b);
     json.key("how").text(pair.how).key("layout").text(pair.layout).key("error").number(pair.error);
-    json.key("rounding").number(pair.rounding).key("changed").boolean(pair.is_changed);
+    json.key("coarser")
+        .text(pair.coarser)
+        .key("rounding")
+        .number(pair.rounding)
+        .key("changed")
+        .boolean(pair.is_changed);
     json.key("finding").text(pair.finding).end_object();
   }
   json.end_array().key("rules").begin_array();
