@@ -378,3 +378,17 @@ def test_an_unknown_object_is_named(run):
     back = reread(run)
     assert back["x"] == ["<object>", "<builtin_function_or_method>", "<type>"]
     assert all(e.meta["unsupported"] for e in back.find("x.*"))
+
+
+def test_what_a_value_was_made_of(tmp_path):
+    with tenscope.Run(tmp_path, name="r") as run:
+        run.record("product", np.ones(2), inputs=["x", "w"], meta={"op": "matmul"})
+        run.record("sum", np.ones(2), meta='{"op": "add"}', inputs=("product", "b"))
+        run.record("alone", 1, inputs=[])
+        for wrong in ("x", [1], 3):
+            with pytest.raises(TypeError, match="inputs is a list of the names"):
+                run.record("y", 1, inputs=wrong)
+    events = {event.name: event.meta for event in tenscope.open(tmp_path / "r") if event.kind == "value"}
+    assert events["product"] == {"op": "matmul", "inputs": ["x", "w"]}
+    assert events["sum"] == {"op": "add", "inputs": ["product", "b"]}
+    assert events["alone"] == {"inputs": []} and "y" not in events

@@ -27,15 +27,6 @@ namespace {
 constexpr std::size_t kReleaseGilBytes = 1u << 20;
 constexpr int kMaxConversions = 64;  // by tenscope.register, of one value
 
-// One JSON object with `members` (as `"key":value`) added to those of `meta`.
-std::string with_members(std::string_view meta, const std::string& members) {
-  auto end = meta.rfind('}');
-  auto begin = meta.find('{');
-  bool empty = end == std::string_view::npos || meta.find_first_not_of(" \t\n", begin + 1) == end;
-  if (empty) return "{" + members + "}";
-  return std::string(meta.substr(0, end)) + "," + members + "}";
-}
-
 std::string json_member(std::string_view key, std::string_view text) {
   std::string json;
   append_json_text(json, key);
@@ -56,6 +47,18 @@ bool is_known_by_text(PyObject* object) {
   return name.starts_with("pathlib.") || name.starts_with("numpy.dtype");
 }
 
+// A value of a function that JAX traces stands for numbers that there will be when the compiled function runs.
+bool is_tracer(PyObject* object) {
+  const Ref bases = Ref::share(Py_TYPE(object)->tp_mro);
+  for (Py_ssize_t i = 0; bases && i < PyTuple_GET_SIZE(bases.get()); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(bases.get(), i);
+    if (std::string_view(reinterpret_cast<PyTypeObject*>(base)->tp_name) != "Tracer") continue;
+    const Ref module = attribute(base, "__module__");
+    if (module && PyUnicode_Check(module.get()) && utf8(module.get()).starts_with("jax")) return true;
+  }
+  return false;
+}
+
 PyObject* registered_types = nullptr;
 
 class Walk {
@@ -63,6 +66,9 @@ class Walk {
   Walk(Run& run, const EventInfo& info, Values values) : run_(run), info_(info), values_(values) {}
 
   int events() const { return events_; }
+
+  // Why a value was left out, if one was that has no numbers yet.
+  const std::string& refused() const { return refused_; }
 
   void visit(PyObject* object) {
     if (registered_types != nullptr && PyDict_GET_SIZE(registered_types) > 0 && visit_registered(object)) return;
@@ -122,7 +128,7 @@ class Walk {
       case Borrowed::NotATensor:
         return false;
       case Borrowed::Unsupported:
-        visit_parts(object, tensor.reason);
+        if (!refuse_tracer(object)) visit_parts(object, tensor.reason);
         return true;
       case Borrowed::Ok:
         break;
@@ -132,6 +138,15 @@ class Walk {
       return true;
     }
     put_tensor(tensor.view);
+    return true;
+  }
+
+  bool refuse_tracer(PyObject* object) {
+    if (!is_tracer(object)) return false;
+    refused_ = fmt::format(
+        "{} has no numbers while JAX traces the function: call tenscope.jax.record there, or trace the function with "
+        "tenscope.jax.trace",
+        name());
     return true;
   }
 
@@ -254,6 +269,7 @@ class Walk {
       std::array<double, 2> parts{value.real, value.imag};
       return put_tensor({parts.data(), DType::C128, {}, {}, "cpu"});
     }
+    if (refuse_tracer(object)) return;
     if (is_known_by_text(object)) return put(str(object));
     put_placeholder(object, "not a tensor, number, text or nest");
   }
@@ -264,6 +280,7 @@ class Walk {
   NestWalk walk_{kKeepLimits};
   std::string name_;                // the dotted name inside a nest; outside it is the event's own
   std::vector<std::size_t> above_;  // the length of its part that names each nest around
+  std::string refused_;
   int conversions_ = 0;
   int events_ = 0;
 };
@@ -327,6 +344,14 @@ int leave_out(LiveRun& live, const EventInfo& info) {
 
 }  // namespace
 
+std::string with_members(std::string_view meta, const std::string& members) {
+  auto end = meta.rfind('}');
+  auto begin = meta.find('{');
+  bool empty = end == std::string_view::npos || meta.find_first_not_of(" \t\n", begin + 1) == end;
+  if (empty) return "{" + members + "}";
+  return std::string(meta.substr(0, end)) + "," + members + "}";
+}
+
 void set_registered(PyObject* types) noexcept {
   Py_XINCREF(types);
   registered_types = types;
@@ -336,7 +361,11 @@ int record_object(std::shared_ptr<LiveRun> live, const EventInfo& info, PyObject
   if (!live->run.enabled()) return 0;
   if (recording) return leave_out(*live, info);
   Walk walk(live->run, info, values);
-  return outside_errors([&] { return guarded(*live, info, [&] { walk.visit(object); }) ? walk.events() : -1; });
+  const auto visit = [&] {
+    walk.visit(object);
+    if (!walk.refused().empty()) throw std::runtime_error(walk.refused());
+  };
+  return outside_errors([&] { return guarded(*live, info, visit) ? walk.events() : -1; });
 }
 
 int record_value(std::shared_ptr<LiveRun> live, const EventInfo& info, const EventValue& value) {

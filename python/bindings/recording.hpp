@@ -3,6 +3,8 @@
 #include <Python.h>
 
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "bindings/live_run.hpp"
 #include "tenscope/run.hpp"
@@ -22,5 +24,8 @@ int record_value(std::shared_ptr<LiveRun> live, const EventInfo& info, const Eve
 // Types that tenscope.register() knows: a dict from type to a callable that gives what is recorded in an object's
 // place. Kept for ever.
 void set_registered(PyObject* types) noexcept;
+
+// One JSON object with `members` (as `"key":value`) added to those of `meta`, which is one or empty.
+std::string with_members(std::string_view meta, const std::string& members);
 
 }  // namespace tenscope::python

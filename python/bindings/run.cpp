@@ -25,6 +25,7 @@ struct RunObject {
 struct Arguments {
   EventInfo info;
   PyObject* object = nullptr;
+  PyObject* inputs = Py_None;
   Values values = Values::Full;
   bool has_site = false;
   std::string name;  // where it had to be made
@@ -63,13 +64,34 @@ bool take_name(PyObject* object, Arguments& arguments) {
   return true;
 }
 
-// Text of a JSON object as it is, or a dict.
-bool take_meta(PyObject* object, Arguments& arguments) {
-  if (object == Py_None || PyUnicode_Check(object)) return take_text(object, arguments.info.meta);
+bool to_json(PyObject* object, std::string& out) {
   const Ref json = Ref::steal(PyImport_ImportModule("json"));
   const Ref text = Ref::steal(json ? PyObject_CallMethod(json.get(), "dumps", "O", object) : nullptr);
   if (!text) return false;
-  arguments.meta = utf8(text.get());
+  out = utf8(text.get());
+  return true;
+}
+
+// Text of a JSON object as it is, or a dict.
+bool take_meta(PyObject* object, Arguments& arguments) {
+  if (object == Py_None || PyUnicode_Check(object)) return take_text(object, arguments.info.meta);
+  if (!to_json(object, arguments.meta)) return false;
+  arguments.info.meta = arguments.meta;
+  return true;
+}
+
+// The names of what a value was made of become a member of meta.
+bool take_inputs(PyObject* object, Arguments& arguments) {
+  if (object == Py_None) return true;
+  const Ref names = Ref::steal(PyUnicode_Check(object) ? nullptr : PySequence_List(object));
+  bool is_list = static_cast<bool>(names);
+  for (Py_ssize_t i = 0; is_list && i < PyList_GET_SIZE(names.get()); ++i)
+    is_list = PyUnicode_Check(PyList_GET_ITEM(names.get(), i));
+  if (!is_list)
+    return set_error(PyExc_TypeError, "record: inputs is a list of the names of what the value was made of");
+  std::string json;
+  if (!to_json(names.get(), json)) return false;
+  arguments.meta = with_members(arguments.info.meta, "\"inputs\":" + json);
   arguments.info.meta = arguments.meta;
   return true;
 }
@@ -112,6 +134,7 @@ bool take_keyword(std::string_view keyword, PyObject* value, Arguments& argument
   if (keyword == "cls") return take_text(value, info.cls);
   if (keyword == "task") return take_text(value, info.task);
   if (keyword == "meta") return take_meta(value, arguments);
+  if (keyword == "inputs") return arguments.inputs = value, true;
   if (keyword == "file") return take_text(value, info.file);
   if (keyword == "values") return take_values(value, arguments.values);
   if (keyword == "value") return arguments.object = value, true;
@@ -131,7 +154,7 @@ bool parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords, Argument
   }
   if (!arguments.object && arguments.info.kind == EventKind::Value)
     return set_error(PyExc_TypeError, "record() needs a name and a value");
-  return true;
+  return take_inputs(arguments.inputs, arguments);
 }
 
 PyObject* record_into(std::shared_ptr<LiveRun> live, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
@@ -159,7 +182,7 @@ PyObject* record_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
 
 constexpr const char* kRecordDoc =
     "record(name, value, *, kind=None, step=None, call=None, site=None, scope=None, io=None, phase=None, root=None,\n"
-    "       cls=None, task=None, meta=None, values='full')\n--\n\n"
+    "       cls=None, task=None, meta=None, inputs=None, values='full')\n--\n\n"
     "Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled.";
 
 PyMethodDef record_current_def = {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(record_current)),

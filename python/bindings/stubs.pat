@@ -21,6 +21,7 @@ _core.record$:
         cls: str | None = None,
         task: str | None = None,
         meta: dict[str, Any] | str | None = None,
+        inputs: list[str] | tuple[str, ...] | None = None,
         file: str | None = None,
         values: Literal["full", "stats"] = "full",
     ) -> None:
@@ -43,6 +44,7 @@ _core.Run.record$:
         cls: str | None = None,
         task: str | None = None,
         meta: dict[str, Any] | str | None = None,
+        inputs: list[str] | tuple[str, ...] | None = None,
         file: str | None = None,
         values: Literal["full", "stats"] = "full",
     ) -> None:

@@ -70,6 +70,7 @@ class Run:
         cls: str | None = None,
         task: str | None = None,
         meta: dict[str, Any] | str | None = None,
+        inputs: list[str] | tuple[str, ...] | None = None,
         file: str | None = None,
         values: Literal["full", "stats"] = "full",
     ) -> None:
@@ -90,6 +91,7 @@ def record(
     cls: str | None = None,
     task: str | None = None,
     meta: dict[str, Any] | str | None = None,
+    inputs: list[str] | tuple[str, ...] | None = None,
     file: str | None = None,
     values: Literal["full", "stats"] = "full",
 ) -> None:
