@@ -216,3 +216,30 @@ def test_what_is_paired_by_content_is_not_called_equal_where_it_is_not(tmp_path,
         with tenscope.init(tmp_path, name=run_name) as run:
             run.record(name, value)
     assert bool(tenscope.diff(tmp_path / "a", tmp_path / "b")) != is_same
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_the_output_of_a_module_with_a_bias_is_what_the_bias_was_added_to(tmp_path, is_wrong):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    x = torch.randn(5, 8)
+    with tenscope.Run(tmp_path, name="torch"), tenscope.trace(model, params=True), torch.no_grad():
+        model(x)
+    with tenscope.Run(tmp_path, name="plain") as run:
+        y = x.numpy()
+        run.record("in", y)
+        for i in (0, 2):
+            weight, bias = model[i].weight.detach().numpy().T.copy(), model[i].bias.detach().numpy()
+            run.record(f"w{i}", weight, io="param", phase="init")
+            run.record(f"b{i}", bias, io="param", phase="init")
+            product = y @ weight
+            run.record(f"xw{i}", product, inputs=["in" if i == 0 else "t", f"w{i}"])
+            y = product + bias * (1 - 0.01 * (is_wrong and i == 2))
+            run.record(f"h{i}", y, inputs=[f"xw{i}", f"b{i}"])
+            if i == 0:
+                y = np.tanh(y)
+                run.record("t", y, inputs=["h0"])
+    diff = tenscope.diff(tmp_path / "torch", tmp_path / "plain")
+    pairs = {pair["a"]: pair["b"] for pair in diff.json["content_pairs"]}
+    assert (pairs["0.output"], pairs["2.output"]) == ("h0", "h2"), str(diff)
+    assert bool(diff) == is_wrong and (not is_wrong or diff.first_divergence.module == "2"), str(diff)

@@ -23,6 +23,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -117,33 +118,43 @@ class Matcher {
 
   // ---- by operands
 
-  // Where `made` says what its tensors were made of, what is made with a weight that was paired is the output of the
-  // module of `modules` that owns the weight.
+  // Where `made` says what its tensors were made of, what is made with the last of a module's weights that were paired
+  // (the bias after the matrix) is the output of that module of `modules`.
   void match_operands(ContentSide& modules, ContentSide& made, bool is_swapped) {
-    std::unordered_map<std::string, TextId> owner;  // weight of `made`: module
+    struct Weight {
+      TextId module = 0;
+      std::size_t group = 0;  // of `made`
+    };
+    std::unordered_map<std::string, Weight> weights;          // by their names in `made`
+    std::unordered_map<TextId, std::set<std::size_t>> owned;  // by module
     for (const GroupPair& pair : pairs_.pairs()) {
-      const ContentGroup &of_modules = modules.groups[is_swapped ? pair.b : pair.a],
-                         &of_made = made.groups[is_swapped ? pair.a : pair.b];
-      const Item& weight = modules.lane.items[of_modules.first().item];
+      const std::size_t in_made = is_swapped ? pair.a : pair.b;
+      const Item& weight = modules.lane.items[modules.groups[is_swapped ? pair.b : pair.a].first().item];
       if (weight.io != Io::Param || weight.root == 0) continue;
-      for (const Content& member : of_made.members)
-        owner.emplace(interner_.text(made.lane.items[member.item].name), weight.scope);
+      owned[weight.scope].insert(in_made);
+      for (const Content& member : made.groups[in_made].members)
+        weights.emplace(interner_.text(made.lane.items[member.item].name), Weight{weight.scope, in_made});
     }
-    if (owner.empty()) return;
+    if (weights.empty()) return;
     std::unordered_map<TextId, std::vector<std::size_t>> outputs;  // by module, in the order of its calls
     for (std::size_t i = 0; i < modules.lane.items.size(); ++i) {
       const Item& item = modules.lane.items[i];
       if (item.io == Io::Output && interner_.text(item.tail) == "output") outputs[item.scope].push_back(i);
     }
     std::unordered_map<TextId, std::size_t> uses;
+    std::unordered_map<TextId, std::set<std::size_t>> seen;  // weights in the call under way
     for (std::size_t j = 0; j < made.lane.items.size(); ++j) {
       const auto found = made.group_of.find(j);
-      if (found == made.group_of.end()) continue;
+      if (found == made.group_of.end() || made.groups[found->second].has_parameter) continue;
       for (const std::string& input : operands(made.number, made.lane.items[j])) {
-        const auto module = owner.find(input);
-        if (module == owner.end()) continue;
-        const std::vector<std::size_t>& calls = outputs[module->second];
-        const std::size_t use = uses[module->second]++;
+        const auto weight = weights.find(input);
+        if (weight == weights.end()) continue;
+        const TextId module = weight->second.module;
+        seen[module].insert(weight->second.group);
+        if (seen[module] != owned[module]) continue;
+        seen[module].clear();
+        const std::vector<std::size_t>& calls = outputs[module];
+        const std::size_t use = uses[module]++;
         if (use >= calls.size()) break;
         const auto own = modules.group_of.find(calls[use]);
         if (own == modules.group_of.end()) break;
