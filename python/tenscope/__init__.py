@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 _NEEDS_TORCH = {"Hdf5Saver": "hdf5", "check_sync": "sync", "gather": "gather", "trace": "trace"}
-_MODULES = ("compat", "onnx", "testing")
+_MODULES = ("compat", "jax", "onnx", "testing")
 
 
 def __getattr__(name: str):
