@@ -9,10 +9,9 @@ from pathlib import Path
 
 import flax.linen
 import jax.numpy as jnp
-import torch
-
 import tenscope
 import tenscope.jax
+import torch
 
 
 class TorchNet(torch.nn.Module):
