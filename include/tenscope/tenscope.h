@@ -77,6 +77,7 @@ typedef struct tenscope_event {
 } tenscope_event;
 
 static inline tenscope_event tenscope_named(const char* name) {
+  /* NOLINTNEXTLINE(modernize-use-nullptr): C has none */
   tenscope_event event = {sizeof(tenscope_event), name, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0};
   return event;
 }
