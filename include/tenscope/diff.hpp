@@ -254,6 +254,13 @@ struct DiffRounding {
   std::optional<DiffOrigin> beyond;  // the first that does
 };
 
+// Two engines: how far apart they are where they agree.
+struct DiffEngineNoise {
+  double weights = 0;  // median |b - a| / |a| of paired parameters, Euclidean: the coarser engine's precision
+  double largest = 0;  // the same of the tensor that is furthest off, and harmless
+  std::string tensor;
+};
+
 // Tensors that have one number in each row, such as the log-probability of each token.
 struct DiffRowTable {
   struct Row {
@@ -284,6 +291,7 @@ struct RunDiff {
   std::size_t other_draws = 0;  // of these, initial values that look like another draw of the same distribution
   std::optional<DiffRounding> rounding;
   std::optional<DiffRows> rows;
+  std::optional<DiffEngineNoise> engine_noise;
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffRenamed> renamed;
   std::vector<DiffContentPair> content_pairs;  // in the order of the first run

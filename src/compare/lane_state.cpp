@@ -207,6 +207,8 @@ bool LaneState::is_noise_of_engines(const PairError& error, const Item& x, const
     engine_sigma_ = std::max(engine_sigma_, deviations);
   }
   engine_noise_ = std::max(engine_noise_, error.rel_l2);
+  std::optional<DiffEngineNoise>& found = findings_.engine_noise;
+  if (!found || error.rel_l2 > found->largest) found = {pair.weight_error, error.rel_l2, text(x.name)};
   return true;
 }
 

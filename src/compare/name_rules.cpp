@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 namespace tenscope::compare {
@@ -37,6 +38,17 @@ struct Fit {
   std::size_t votes = 0;  // examples that agree
 };
 
+// The places of one name's numbers that the number at place `to` of the other may follow, the likeliest first: the
+// last, a name's repetition, goes with the last, the others go in their order. One example does not tell.
+std::vector<std::size_t> likely_places(std::size_t to, std::size_t count_b, std::size_t count_a) {
+  std::vector<std::size_t> places(count_a);
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  const std::size_t first = to + 1 == count_b ? count_a - 1 : std::min(to, count_a - 1);
+  std::rotate(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(first),
+              places.begin() + static_cast<std::ptrdiff_t>(first) + 1);
+  return places;
+}
+
 // The number at place `to` of the other name: what all examples say, or else what most of them say.
 template <class Examples>
 std::optional<Fit> fit_number(const Examples& examples, const std::vector<std::int64_t>& numbers, std::size_t to) {
@@ -44,10 +56,11 @@ std::optional<Fit> fit_number(const Examples& examples, const std::vector<std::i
                              return e.b[to] == examples.front().b[to];
                            });
   if (is_constant) return Fit{static_cast<double>(examples.front().b[to]), examples.size()};
-  for (std::size_t from = 0; from < numbers.size(); ++from)
+  const std::vector<std::size_t> places = likely_places(to, examples.front().b.size(), numbers.size());
+  for (const std::size_t from : places)
     if (const auto line = line_through(examples, from, to))
       return Fit{line->slope * static_cast<double>(numbers[from]) + line->base, examples.size()};
-  for (std::size_t from = 0; from < numbers.size(); ++from) {
+  for (const std::size_t from : places) {
     std::map<std::int64_t, std::size_t> shifts;
     for (const auto& e : examples) ++shifts[e.b[to] - e.a[from]];
     const auto most = std::ranges::max_element(shifts, {}, [](const auto& shift) { return shift.second; });

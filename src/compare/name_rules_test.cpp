@@ -26,6 +26,14 @@ TEST(NameRules, LearnsHowNumbersFollow) {
   EXPECT_TRUE(rules.ask(numbered("blocks.5.q", 0)).empty());
 }
 
+TEST(NameRules, OneExampleGoesByPlaces) {
+  NameRules rules;
+  rules.learn(numbered("layers.0.norm.weight", 0), numbered("blk.0.norm", 0));
+  const std::vector<RuleAnswer> answers = rules.ask(numbered("layers.1.norm.weight", 0));
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].name, numbered("blk.1.norm", 0));
+}
+
 TEST(NameRules, MostExamplesSayWhatOneContradicts) {
   NameRules rules;
   for (const auto& [a, b] :

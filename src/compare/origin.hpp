@@ -64,9 +64,10 @@ struct Findings {
   std::optional<DtypeChange> dtype_change;
   std::vector<IdleInput> idle_inputs;
   std::size_t compared = 0, bit_equal = 0, same_values = 0, noise = 0, unknown = 0, consequences = 0;
-  std::size_t other_draws = 0;       // initial values that look like another draw of the same distribution
-  std::size_t idle = 0;              // tensors that differ, from which nothing follows
-  std::size_t compared_results = 0;  // of these, outputs, losses and values recorded by hand
+  std::size_t other_draws = 0;                  // initial values that look like another draw of the same distribution
+  std::size_t idle = 0;                         // tensors that differ, from which nothing follows
+  std::optional<DiffEngineNoise> engine_noise;  // where tensors were paired by content
+  std::size_t compared_results = 0;             // of these, outputs, losses and values recorded by hand
 };
 
 }  // namespace tenscope::compare

@@ -354,6 +354,7 @@ RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner,
   diff.unknown = findings.unknown;
   diff.consequences = findings.consequences;
   diff.idle = findings.idle;
+  diff.engine_noise = findings.engine_noise;
   diff.origin_count = findings.origins.size();
   diff.other_draws = static_cast<std::size_t>(std::ranges::count_if(findings.origins, [](const Origin& origin) {
     return origin.distribution && origin.distribution->is_another_draw();

@@ -72,6 +72,9 @@ std::string metrics_in_words(const DiffMetrics& metrics);
 // "the shapes differ"; empty where nothing keeps the values from being compared.
 std::string obstacle_in_words(DiffObstacle obstacle);
 
+// "weights 0.54 % apart, other tensors up to 7.3 % (ffn_out-1)".
+std::string engine_noise_in_words(const DiffEngineNoise& noise);
+
 // "28 pairs by request, position, of 36 in the first run and 28 in the second".
 std::string rows_in_words(const DiffRows& rows);
 // "logprobs, row by row: mean |b-a| 0.001, largest 0.3, ...".

@@ -38,6 +38,15 @@ class Writer {
     for (const DiffRenamed& renamed : diff.renamed) json_.key(renamed.a).text(renamed.b);
     json_.end_object();
     content_pairs(diff);
+    json_.key("engine_noise");
+    if (diff.engine_noise) {
+      json_.begin_object().key("tensor").text(diff.engine_noise->tensor);
+      number_or_null("weights", diff.engine_noise->weights);
+      number_or_null("largest", diff.engine_noise->largest);
+      json_.end_object();
+    } else {
+      json_.null();
+    }
     json_.key("rows");
     diff.rows ? rows(*diff.rows) : static_cast<void>(json_.null());
     texts("settings", diff.settings, setting_in_words);

@@ -34,6 +34,7 @@ class TextReport {
       if (note.kind == DiffNote::Kind::Exchanged) field("weights", note_in_words(note));
     if (diff_.first_divergence) evidence(*diff_.first_divergence);
     field("tensors", coverage_in_words(diff_));
+    if (diff_.engine_noise) field("noise", engine_noise_in_words(*diff_.engine_noise));
     if (diff_.rows) field("rows", rows_in_words(*diff_.rows));
     if (diff_.first_unknown) field("first unknown", place_in_words(*diff_.first_unknown));
     if (diff_.first_bit_difference && !is_first_bit_the_divergence()) bits(*diff_.first_bit_difference);

@@ -357,6 +357,11 @@ std::string metrics_in_words(const DiffMetrics& metrics) {
   return text + types;
 }
 
+std::string engine_noise_in_words(const DiffEngineNoise& noise) {
+  return fmt::format("weights {:.2g} % apart (Euclidean), other tensors that agree up to {:.2g} %: {}",
+                     100 * noise.weights, 100 * noise.largest, noise.tensor);
+}
+
 std::string setting_in_words(const DiffSetting& setting) {
   const auto plain = [](const std::string& value) {  // without JSON's quotes
     const bool is_quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
