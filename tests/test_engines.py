@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+ROOT = Path(__file__).parent.parent
 TENSCOPE = Path(sys.executable).with_name("tenscope")
 SIZE, HEADS, LAYERS, TOKENS, VOCABULARY = 32, 4, 3, 7, 50
 HEAD = SIZE // HEADS
@@ -216,6 +218,28 @@ def test_what_is_paired_by_content_is_not_called_equal_where_it_is_not(tmp_path,
         with tenscope.init(tmp_path, name=run_name) as run:
             run.record(name, value)
     assert bool(tenscope.diff(tmp_path / "a", tmp_path / "b")) != is_same
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_the_adapter_of_the_docs(tmp_path, is_wrong):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adapters.md").read_text(), re.DOTALL)
+    defined: dict = {}
+    exec(code, defined)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    x = torch.randn(5, 8)
+    with tenscope.Run(tmp_path, name="torch"), tenscope.trace(model, params=True), torch.no_grad():
+        want = model(x)
+    state = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    weights = {"w0": state["0.weight"].T, "b0": state["0.bias"], "w1": state["2.weight"].T, "b1": state["2.bias"]}
+    program = [("xw0", "matmul", ["x", "w0"]), ("h0", "add", ["xw0", "b0"]), ("r0", "relu", ["h0"])]
+    program += [("xw1", "matmul", ["h0" if is_wrong else "r0", "w1"]), ("h1", "add", ["xw1", "b1"])]
+    engine = defined["Engine"](weights, program)
+    with tenscope.Run(tmp_path, name="engine") as run:
+        result = defined["traced"](engine, run)(x.numpy())
+    assert np.allclose(result, want, atol=1e-6) != is_wrong
+    diff = tenscope.diff(tmp_path / "torch", tmp_path / "engine")
+    assert (diff.first_divergence.module if diff else "") == ("2" if is_wrong else ""), str(diff)
 
 
 @pytest.mark.parametrize("is_wrong", [False, True])

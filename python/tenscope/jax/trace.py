@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -52,6 +53,7 @@ class trace:
             raise UsageError(f'values must be "full" or "stats", not {values!r}')
         functools.update_wrapper(self, function, updated=())
         self._function = function
+        self._key = _key(function)
         self._params = params
         self._opened = Opened(open, is_compiled=jit)
         self._equations = equations
@@ -64,8 +66,8 @@ class trace:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         run = self._run or current() or init()
         arguments = Arguments(self._function, args, kwargs, self._params)
-        calls_of(run).begin(run, self._function)
-        recorder = _Recorder(run, self._wanted, self._values, self._function)
+        calls_of(run).begin(run, self._key)
+        recorder = _Recorder(run, self._wanted, self._values, self._key)
         traced, results = (self._compute_compiled if self._jit else self._compute)(recorder, arguments)
         result, state = traced.rebuilt(results)
         arguments.update(state)
@@ -89,7 +91,7 @@ class trace:
         except TypeError:  # an argument that has no hash
             key = known = None
         if known is None:
-            known = _Compiled(_Traced(self._function, arguments), self._evaluator)
+            known = _Compiled(_Traced(self._function, arguments), self._evaluator, self._wanted)
             if key is not None:
                 self._compiled[key] = known
         recorder.describe(known.traced, arguments)
@@ -105,6 +107,14 @@ class trace:
             with_equations = not (self._jit and traced.marks)
         scopes = frozenset(mark.scope for mark in traced.marks)
         return Evaluator(put, self._opened, with_equations, scopes if len(scopes) == 1 else frozenset())
+
+
+def _key(function: Callable) -> Any:
+    """The same for the same function, however it is wrapped, without keeping it alive."""
+    inner = inspect.unwrap(function)
+    code = getattr(inner, "__code__", None)
+    name = getattr(inner, "__qualname__", type(inner).__qualname__)
+    return name, type(getattr(inner, "__self__", None)).__qualname__, code and (code.co_filename, code.co_firstlineno)
 
 
 class _Traced:
@@ -143,7 +153,7 @@ class _Traced:
 class _Compiled:
     """The evaluation as one jitted function, which returns what is to be told with the results."""
 
-    def __init__(self, traced: _Traced, make_evaluator: Callable):
+    def __init__(self, traced: _Traced, make_evaluator: Callable, wanted: NameFilter):
         self.traced = traced
         self.told: list[tuple[str, bool, dict[str, Any]]] = []
 
@@ -152,6 +162,8 @@ class _Compiled:
             self.told.clear()
 
             def put(name: str, value: Any, fields: dict[str, Any]) -> None:
+                if not wanted.wants(name, fields.get("scope") or ""):
+                    return
                 self.told.append((name, value is not None, fields))
                 if value is not None:
                     values.append(value)
@@ -165,11 +177,11 @@ class _Compiled:
 class _Recorder:
     """Writes the values of one call. What goes wrong here is warned of once and does not reach the program."""
 
-    def __init__(self, run: Run, wanted: NameFilter, values: str, function: Callable):
+    def __init__(self, run: Run, wanted: NameFilter, values: str, key: Any):
         self._run = run
         self._wanted = wanted
         self._values = values
-        self._function = function
+        self._key = key
         self._calls = calls_of(run)
         self._has_warned = False
 
@@ -209,7 +221,7 @@ class _Recorder:
 
     def _is_new(self, name: str, array: Any) -> bool:
         try:
-            return self._calls.is_new(self._function, name, host_value(array)[0])
+            return self._calls.is_new(self._key, name, host_value(array)[0])
         except Exception as error:
             self._trouble(name, error)
             return False

@@ -147,6 +147,8 @@ def main(words: list[str]) -> None:
     if options.onnx:
         _run_onnx(parser, options, program)
         return
+    if options.inputs or options.chunk or options.optimised:
+        parser.error("--inputs, --chunk and --optimised go with --onnx")
     is_module = program[0] == "-m"
     trouble = "" if is_module else _why_not(program[0])
     if trouble:

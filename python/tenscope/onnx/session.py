@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import onnxruntime
 
 from tenscope.errors import RecordingWarning, UsageError
 from tenscope.onnx import model as models
-from tenscope.onnx.values import checked_feeds, is_recordable, run_session
+from tenscope.onnx.values import Node, checked_feeds, is_recordable, run_session
 from tenscope.recording.arrays import storable
 from tenscope.recording.calls import calls_of
 from tenscope.recording.run import Run, current, init
@@ -70,43 +71,50 @@ class Session:
         self._wanted = NameFilter(include, exclude)
         self._params = params
         self._values = values
-        self._chunk = chunk
         self._run = run
-        self._first: onnxruntime.InferenceSession | None = None
+        self._last_run: Any = lambda: None
         names = [name for name, made in self._model.made.items() if self._wanted.wants(name, made.scope)]
         step = chunk or max(len(names), 1)
         self._parts = [names[i : i + step] for i in range(0, len(names), step)] or [[]]
-        self._first = self._session(self._parts[0])
+        self._first: onnxruntime.InferenceSession | None = self._session(self._parts[0])
+        self._inputs = [Node(node.name, node.type, node.shape) for node in self._first.get_inputs()]
+        outputs = self._first.get_outputs()[: len(self._model.outputs)]
+        self._outputs = [Node(node.name, node.type, node.shape) for node in outputs]
+        self._optional = [node.name for node in self._first.get_overridable_initializers()]
 
-    def get_inputs(self) -> list[Any]:
-        return self._first.get_inputs()
+    def get_inputs(self) -> list[Node]:
+        return self._inputs
 
-    def get_outputs(self) -> list[Any]:
-        return self._first.get_outputs()[: len(self._model.outputs)]
+    def get_outputs(self) -> list[Node]:
+        return self._outputs
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any], run_options: Any = None) -> list[Any]:
         """Records a call and returns the model's outputs, all or those of the names given."""
         inputs = self.check(feeds)
         run = self._run or current() or init()
-        calls = calls_of(run)
-        calls.begin(run, self._model.key)
-        self._record_parameters(run, calls)
+        calls_of(run).begin(run, self._model.key)
+        is_first = self._last_run() is not run
+        self._last_run = weakref.ref(run)
+        if is_first:
+            self._record_parameters(run)
         for name, value in inputs.items():
             if isinstance(value, np.ndarray) and value.dtype.kind not in "OUS" and self._wanted.wants(name):
                 self._record(run, name, value, io="input", phase="forward")
         outputs: dict[str, Any] = {}
-        for number, part in enumerate(self._parts):
-            session = self._first if number == 0 else self._session(part)
-            self._run_part(run, session, part, inputs, outputs, run_options)
-        if self._model.closed:
+        for part in self._parts:
+            session, self._first = self._first or self._session(part), None
+            self._run_part(run, session, part, inputs, outputs, run_options, is_first)
+            if len(self._parts) == 1:
+                self._first = session
+            del session  # before the next is made
+        if is_first and self._model.closed:
             self._note(run, self._model.closed, "what happens inside the graphs of If, Loop and Scan nodes is not seen")
         tell(self._wanted.unmatched("tenscope.onnx({}=)"), run.record)
         return [outputs[name] for name in output_names or self._model.outputs]
 
     def check(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """The feeds as arrays; an error says which is missing, unknown, or of another type or shape."""
-        others = [node.name for node in self._first.get_overridable_initializers()]
-        return checked_feeds(self._first.get_inputs(), feeds, others)
+        return checked_feeds(self._inputs, feeds, self._optional)
 
     def _session(self, part: list[str]) -> onnxruntime.InferenceSession:
         with _not_optimised(self._options):
@@ -114,9 +122,10 @@ class Session:
             data = self._model.bytes_with_outputs(part)
             return onnxruntime.InferenceSession(data, self._options, **self._where)
 
-    def _record_parameters(self, run: Run, calls: Any) -> None:
+    def _record_parameters(self, run: Run) -> None:
         if not self._params:
             return
+        calls = calls_of(run)
         for name, user, array in self._model.parameters():
             scope = user.scope if user else ""
             if self._wanted.wants(name, scope) and calls.is_new(self._model.key, name, storable(array)[0]):
@@ -124,7 +133,7 @@ class Session:
         if left_out := self._model.parameters_left_out():
             self._note(run, left_out, "initialisers of text, and sparse ones, are not recorded")
 
-    def _run_part(self, run, session, part: list[str], inputs, outputs: dict[str, Any], run_options) -> None:
+    def _run_part(self, run, session, part: list[str], inputs, outputs: dict[str, Any], run_options, is_first) -> None:
         types = {node.name: node.type for node in session.get_outputs()}
         results = self._model.outputs
         left_out = [f"{name} ({types[name]})" for name in part if not is_recordable(types[name])]
@@ -142,7 +151,7 @@ class Session:
                 io = "output" if name in results else None
                 where = {"scope": made.scope, "cls": made.cls, "site": made.site, "meta": made.meta()}
                 self._record(run, name, values.pop(name), io=io, phase="forward", **where)
-        if left_out:
+        if is_first and left_out:
             self._note(run, left_out, "texts, sequences, maps and optional values are not recorded")
 
     def _record(self, run: Run, name: str, array: np.ndarray, *, site: str = "", meta=None, **where: Any) -> None:

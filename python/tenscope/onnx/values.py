@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
@@ -16,6 +16,14 @@ from tenscope.recording.selectors import nearest
 # What NumPy itself has; ONNX Runtime gives no arrays of other types.
 _PLAIN_NAMES = ("FLOAT DOUBLE FLOAT16 INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 BOOL STRING").split()  # noqa: SIM905
 _PLAIN = frozenset(getattr(TensorProto, name) for name in _PLAIN_NAMES)
+
+
+class Node(NamedTuple):
+    """An input or output of a session, which ONNX Runtime's own keep alive."""
+
+    name: str
+    type: str
+    shape: list[Any]
 
 
 def run_session(
@@ -61,14 +69,14 @@ def is_recordable(element: str) -> bool:
     return element.startswith("tensor(") and element != "tensor(string)"
 
 
-def described(inputs: Iterable[Any]) -> str:
+def described(inputs: Iterable[Node]) -> str:
     """The inputs of a session, one a line: name, type, shape."""
     rows = [(node.name, _type_name(node), _shape_text(node.shape)) for node in inputs]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     return "\n".join(f"  {name:<{widths[0]}}  {dtype:<{widths[1]}}  {shape}" for name, dtype, shape in rows)
 
 
-def checked_feeds(inputs: list[Any], feeds: Mapping[str, Any], others: Iterable[str]) -> dict[str, Any]:
+def checked_feeds(inputs: list[Node], feeds: Mapping[str, Any], others: Iterable[str]) -> dict[str, Any]:
     """The feeds as arrays, or an error that says what is wrong with them.
 
     `others` may be fed too: initialisers that the graph lists among its inputs.
@@ -88,7 +96,7 @@ def checked_feeds(inputs: list[Any], feeds: Mapping[str, Any], others: Iterable[
     return {name: _checked(known.get(name), name, value) for name, value in feeds.items()}
 
 
-def _checked(node: Any, name: str, value: Any) -> Any:
+def _checked(node: Node | None, name: str, value: Any) -> Any:
     """An array that fits the input; what is no tensor is ONNX Runtime's to check."""
     if isinstance(value, onnxruntime.OrtValue) or node is None or not node.type.startswith("tensor("):
         return value
@@ -112,7 +120,7 @@ def _fits(shape: tuple[int, ...], wanted: list[Any] | None) -> bool:
     return len(shape) == len(wanted) and all(same)
 
 
-def _type_name(node: Any) -> str:
+def _type_name(node: Node) -> str:
     element = type_of(node.type)
     if not node.type.startswith("tensor(") or element == TensorProto.UNDEFINED:
         return node.type
