@@ -40,9 +40,11 @@ bool is_index(const fs::path& path) {
 // The files that an index such as model.safetensors.index.json names, in the order of their names.
 std::vector<fs::path> files_of_index(const fs::path& index) {
   std::set<std::string> names;
+  const Source source = open_source(index, kIndexSuffix);
   try {
     simdjson::dom::parser parser;
-    for (const auto [tensor, file] : simdjson::dom::object(parser.load(index.string())["weight_map"]))
+    const std::string text(source.text(0, source.size(), "index"));
+    for (const auto [tensor, file] : simdjson::dom::object(parser.parse(text)["weight_map"]))
       names.emplace(std::string_view(file));
   } catch (const simdjson::simdjson_error& error) {
     throw Error(ErrorCode::Corrupt, fmt::format("cannot read the index of shards: it has no weight_map from tensors to "
