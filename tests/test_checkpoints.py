@@ -290,6 +290,26 @@ def test_fused_q_k_v_and_gate_up(tmp_path, model):
         assert parts[names if side == "b" else names[::-1]] == f"rows [128, 192) of {side}"
 
 
+@pytest.mark.parametrize("is_whole_first", [False, True])
+def test_q_k_v_of_each_head_together(tmp_path, is_whole_first):
+    random = np.random.default_rng(5)
+    heads, head, size = 4, 16, 64
+    parts, whole = {}, {}
+    for i in range(3):
+        own = [random.standard_normal((size, size)).astype(np.float32) for _ in range(3)]
+        parts |= {f"layers.{i}.{name}.weight": value for name, value in zip("qkv", own, strict=True)}
+        fused = np.stack([value.reshape(heads, head, size) for value in own], 1).reshape(3 * size, size)
+        whole[f"h.{i}.query_key_value.weight"] = fused
+    files = [write_safetensors(tmp_path / "parts.safetensors", parts), tmp_path / "whole.safetensors"]
+    for change, changed in ((0, None), (0.3, "layers.1.k.weight")):
+        whole["h.1.query_key_value.weight"][head : 2 * head] += change
+        write_safetensors(files[1], whole)
+        diff = tenscope.diff(*(files[::-1] if is_whole_first else files))
+        assert bool(diff) == bool(change)
+        assert len(pairs_of(diff)) == 9
+        assert ("rows [16, 32) of every 48" in str(diff)) and (changed is None or changed in str(diff).split("\n\n")[1])
+
+
 def test_gpt2_with_its_transposed_and_fused_weights(tmp_path):
     config = transformers.GPT2Config(n_embd=64, n_layer=3, n_head=4, vocab_size=96, n_positions=32)
     with torch.device("meta"):

@@ -172,6 +172,9 @@ def test_the_map_is_shown_and_can_be_given_again(tmp_path):
     words = [TENSCOPE, "map", torch_run, numpy_run, "--write", written]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "layers.0.attention.q.output" in shown and "blk_0.q " in shown and "permuted" in shown
+    by_diff = tmp_path / "diff.map"
+    subprocess.run([TENSCOPE, "diff", torch_run, numpy_run, "--write-map", by_diff], capture_output=True, check=True)
+    assert by_diff.read_text() == written.read_text()
     rules = written.read_text().splitlines()
     assert "head.output=logits" in rules
     again = subprocess.run(

@@ -210,9 +210,10 @@ struct DiffModule {
 struct DiffContentPair {
   std::string a, b;                 // names
   std::int64_t step = 0, call = 0;  // of a
-  std::string how;     // "content" (their values agree), "operands", "part", "rule" (names that were paired), "order"
-  std::string layout;  // how b lies in a
-  double error = 0;    // |b - a| / |a|, Euclidean
+  std::string how;       // "content" (their values agree), "operands", "part", "rule" (names that were paired), "order"
+  std::string layout;    // how b lies in a
+  bool is_part = false;  // one is a part of the other
+  double error = 0;      // |b - a| / |a|, Euclidean
 };
 
 struct DiffSetting {  // a seed, a determinism setting, a version that both runs noted

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/run_diff.hpp"
 #include "compare/checkpoint_diff.hpp"
 #include "compare/run_diff.hpp"
 #include "core/json_writer.hpp"
@@ -42,15 +42,6 @@ std::string as_json(const RunDiff& diff) {
   return text;
 }
 
-// Once for each pair of names, in the form that --map-file reads.
-void write_map(const std::vector<std::pair<std::string, std::string>>& names, const std::string& path) {
-  std::ofstream file(path, std::ios::binary);
-  std::set<std::pair<std::string, std::string>> written;
-  for (const auto& one : names)
-    if (written.insert(one).second) file << one.first << '=' << one.second << '\n';
-  if (!file.flush()) throw Error(ErrorCode::Io, fmt::format("cannot write the map: {}", path));
-}
-
 void print_table(const RunDiff& diff, const Output& output) {
   report::Table table({{"first run"}, {"second run"}, {"by"}, {"error", report::Align::Right}, {"layout"}});
   std::set<std::pair<std::string, std::string>> shown;
@@ -65,17 +56,9 @@ void print_table(const RunDiff& diff, const Output& output) {
              shown.empty() ? "none under another name" : fmt::format("{} under another name", shown.size()));
 }
 
-}  // namespace
-
-namespace {
-
 int map_runs(const Options& options, const Output& output) {
   const RunDiff diff = diff_runs(options.a, options.b, {.map = options.map, .tolerance = {}, .on_progress = {}});
-  if (!options.write.empty()) {
-    std::vector<std::pair<std::string, std::string>> names;
-    for (const DiffRenamed& one : diff.renamed) names.emplace_back(one.a, one.b);
-    write_map(names, options.write);
-  }
+  if (!options.write.empty()) write_map(diff, options.write);
   if (output.json)
     fmt::print("{}\n", as_json(diff));
   else

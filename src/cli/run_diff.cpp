@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <set>
 
 #include "core/json_writer.hpp"
 #include "report/run_diff.hpp"
@@ -43,11 +44,29 @@ void show_progress(double done) {
 
 }  // namespace
 
+void write_map(const std::vector<std::pair<std::string, std::string>>& names, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  std::set<std::pair<std::string, std::string>> written;
+  for (const auto& one : names)
+    if (written.insert(one).second) file << one.first << '=' << one.second << '\n';
+  if (!file.flush()) throw Error(ErrorCode::Io, fmt::format("cannot write the map: {}", path));
+}
+
 std::vector<std::string> read_map(const RunDiffFlags& options) {
   std::vector<std::string> rules = options.map;
   if (!options.map_file.empty())
     for (std::string& rule : read_map_file(options.map_file)) rules.push_back(std::move(rule));
   return rules;
+}
+
+void write_map(const RunDiff& diff, const std::string& path) {
+  std::set<std::pair<std::string, std::string>> parts;
+  for (const DiffContentPair& one : diff.content_pairs)
+    if (one.is_part) parts.emplace(one.a, one.b);
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const DiffRenamed& one : diff.renamed)
+    if (!parts.contains({one.a, one.b})) names.emplace_back(one.a, one.b);
+  write_map(names, path);
 }
 
 void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
@@ -56,6 +75,8 @@ void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
       ->take_all()
       ->expected(1);
   app.add_option("--map-file", options.map_file, "A file with such a map on each line");
+  app.add_option("--write-map", options.write_map,
+                 "Runs: write the names that were found to belong together to this file, for --map-file");
   app.add_option("--tolerance", options.tolerance,
                  "Runs: largest harmless difference, as a part of a tensor's largest value (default: by dtype)");
   app.add_option("--html", options.html, "Runs: write the report as one page to this file");
@@ -76,6 +97,7 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
   if (output.progress) settings.on_progress = show_progress;
   const RunDiff diff = diff_runs(a, b, settings);
   if (output.progress) fmt::print(stderr, "\r{:40}\r", "");
+  if (!options.write_map.empty()) write_map(diff, options.write_map);
   if (!options.html.empty()) {
     std::ofstream page(options.html, std::ios::binary);
     if (!(page << report::run_diff_html(diff)).flush())

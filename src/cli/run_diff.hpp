@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "tenscope/diff.hpp"
 
 namespace tenscope::cli {
 
 // `diff` on run folders: the options that only runs have, and the comparison.
 struct RunDiffFlags {
   std::vector<std::string> map;
-  std::string map_file;
+  std::string map_file, write_map;
   std::string rows;
   std::optional<double> tolerance;
   std::string html;
@@ -26,6 +27,10 @@ struct RunDiffFlags {
 // What --map and --map-file say.
 std::vector<std::string> read_map(const RunDiffFlags& options);
 inline bool has_map(const RunDiffFlags& options) { return !options.map.empty() || !options.map_file.empty(); }
+
+// Writes a map that --map-file reads, each pair of names once. Of runs: without parts, which a map cannot say.
+void write_map(const std::vector<std::pair<std::string, std::string>>& names, const std::string& path);
+void write_map(const RunDiff& diff, const std::string& path);
 
 void add_run_diff_options(CLI::App& app, RunDiffFlags& options);
 int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFlags& options, const Output& output);

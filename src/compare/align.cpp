@@ -321,6 +321,7 @@ class LaneAligner {
                                           .call = a_[one.a].call,
                                           .how = std::string(to_string(one.how)),
                                           .layout = one.layout.in_words(),
+                                          .is_part = !one.layout.of_a.empty() || !one.layout.of_b.empty(),
                                           .error = one.error});
       source.keep(a_[one.a], b_[one.b], one.layout);
       if (a_[one.a].name != b_[one.b].name && renamed.emplace(a_[one.a].name, b_[one.b].name).second)

@@ -37,7 +37,8 @@ bool is_rotary(const Layout& layout, std::int64_t rows) {
 
 std::string range_in_words(const Layout::Range& range, std::string_view side) {
   const std::string axis = range.axis == 0 ? "rows" : fmt::format("axis {}", range.axis);
-  return fmt::format("{} [{}, {}) of {}", axis, range.begin, range.end, side);
+  const std::string every = range.period > 0 ? fmt::format(" of every {}", range.period) : "";
+  return fmt::format("{} [{}, {}){} of {}", axis, range.begin, range.end, every, side);
 }
 
 std::string in_words(const Layout& layout, const Shape& shape_a, const Shape& shape_b) {

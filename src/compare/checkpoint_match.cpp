@@ -82,7 +82,7 @@ class Pairing {
                                    repeated_b = set_repeated_aside(b_, free_b_, first_b_);
     match_coarse();
     match_content();
-    for (WeightMatch& part : match_parts(a_, b_, sizes_, free_a_, free_b_)) result_.pairs.push_back(std::move(part));
+    for (WeightMatch& part : match_parts(a_, b_, sizes_, free_a_, free_b_)) take(std::move(part));
     match_rules();
     match_names(true);
     for (const std::size_t i : repeated_a) free_a_[i] = true;
@@ -115,7 +115,11 @@ class Pairing {
 
   void take(WeightMatch pair) {
     free_a_[pair.a] = free_b_[pair.b] = false;
-    if (agrees(pair)) rules_.learn(numbered(name(a_, pair.a), 0), numbered(name(b_, pair.b), 0));
+    if (agrees(pair)) {
+      const NameTemplate of_a = numbered(name(a_, pair.a), 0), of_b = numbered(name(b_, pair.b), 0);
+      rules_.learn(of_a, of_b);
+      if (pair.how == WeightHow::Part) part_layouts_.try_emplace({of_a.text, of_b.text}, pair.layout);
+    }
     result_.pairs.push_back(std::move(pair));
   }
 
@@ -338,15 +342,21 @@ class Pairing {
         .meta = [](int, const Item&) { return std::string(); },
         .keep = [](const Item&, const Item&, const Layout&) {},
         .sizes = sizes_};
+    std::set<std::size_t> wholes_a, wholes_b;  // of which parts were taken
     for (const ContentPair& one : match_by_content(a_.lane, b_.lane, partner_a, partner_b, interner_, source).pairs) {
-      if (one.how != ContentHow::Content || !free_a_[one.a] || !free_b_[one.b]) continue;
-      WeightMatch pair{.a = one.a, .b = one.b, .layout = one.layout};
+      const bool is_part = one.how == ContentHow::Part;
+      const bool is_left = (free_a_[one.a] || wholes_a.contains(one.a)) && (free_b_[one.b] || wholes_b.contains(one.b));
+      if ((one.how != ContentHow::Content && !is_part) || !is_left) continue;
+      WeightMatch pair{
+          .a = one.a, .b = one.b, .layout = one.layout, .how = is_part ? WeightHow::Part : WeightHow::Content};
       const TensorData x = a_.checkpoint.data(one.a), y = b_.checkpoint.data(one.b);
       const auto distance = distance_in(x.view, y.view, one.layout);
       if (!distance) continue;
       pair.distance = *distance;
       if (!agrees(pair)) continue;
-      layouts_[{a_.records[one.a].shape, b_.records[one.b].shape}].push_back(one.layout);
+      if (!one.layout.of_a.empty()) wholes_a.insert(one.a);
+      if (!one.layout.of_b.empty()) wholes_b.insert(one.b);
+      if (!is_part) layouts_[{a_.records[one.a].shape, b_.records[one.b].shape}].push_back(one.layout);
       take(std::move(pair));
     }
   }
@@ -357,16 +367,28 @@ class Pairing {
     std::map<NameTemplate, std::size_t> in_b;
     for (std::size_t j = 0; j < free_b_.size(); ++j)
       if (free_b_[j]) in_b.emplace(numbered(name(b_, j), 0), j);
+    const std::vector<bool> left_a = free_a_, left_b = free_b_;  // a whole may be taken by several parts
     for (std::size_t i = 0; i < free_a_.size(); ++i) {
-      if (!free_a_[i]) continue;
-      std::vector<RuleAnswer> answers = rules_.ask(numbered(name(a_, i), 0));
+      if (!left_a[i]) continue;
+      const NameTemplate own = numbered(name(a_, i), 0);
+      std::vector<RuleAnswer> answers = rules_.ask(own);
       std::ranges::stable_sort(answers, std::greater<>(), &RuleAnswer::votes);
-      for (const RuleAnswer& answer : answers)
-        if (const auto found = in_b.find(answer.name);
-            answer.is_exact && found != in_b.end() && free_b_[found->second]) {
-          take(compare(i, found->second, WeightHow::Rule));
-          break;
+      for (const RuleAnswer& answer : answers) {
+        const auto found = in_b.find(answer.name);
+        if (!answer.is_exact || found == in_b.end()) continue;
+        const std::size_t j = found->second;
+        const auto part = part_layouts_.find({own.text, answer.name.text});
+        if (part != part_layouts_.end()) {
+          const Layout& layout = part->second;
+          const bool is_left =
+              (layout.of_a.empty() ? free_a_[i] : left_a[i]) && (layout.of_b.empty() ? free_b_[j] : left_b[j]);
+          const TensorData x = a_.checkpoint.data(i), y = b_.checkpoint.data(j);
+          const auto distance = is_left ? distance_in(x.view, y.view, layout) : std::nullopt;
+          if (distance) take({.a = i, .b = j, .layout = layout, .distance = *distance, .how = WeightHow::Rule});
+        } else if (free_a_[i] && free_b_[j]) {
+          take(compare(i, j, WeightHow::Rule));
         }
+      }
     }
   }
 
@@ -382,6 +404,7 @@ class Pairing {
   AxisSizes sizes_;
   std::map<std::pair<Shape, Shape>, std::vector<Layout>> layouts_;  // that were found, by shapes
   NameRules rules_;
+  std::map<std::pair<std::string, std::string>, Layout> part_layouts_;  // of parts, by names with numbers as unknowns
   CheckpointMatch result_;
 };
 
