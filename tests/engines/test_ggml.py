@@ -71,6 +71,7 @@ def test_a_right_port_is_silent(reference, tmp_path, kind):
         ("f32", "eps", "model.layers.0.input_layernorm"),
         ("q8_0", "eps", "model.layers.0.input_layernorm"),
         ("f32", "norm", "model.layers.1.post_attention_layernorm"),
+        ("q8_0", "norm", "model.layers.1.post_attention_layernorm"),
     ],
 )
 def test_a_mistake_of_the_port_is_named(reference, tmp_path, kind, mistake, module):
