@@ -227,8 +227,24 @@ class Matcher {
     }
     find_contradictions(rules, by_name, members_a, members_b);
     std::ranges::stable_sort(proposals, std::greater<>(), &Proposal::votes);
-    for (const Proposal& one : proposals)
-      one.part ? pair_part(one.a, one.b, *one.part) : pairs_.pair_if_alike(one.a, one.b, ContentHow::Rule);
+    for (const Proposal& one : proposals) {
+      if (one.part)
+        pair_part(one.a, one.b, *one.part);
+      else
+        pairs_.pair_if_alike(one.a, one.b, ContentHow::Rule, ruled(rules, members_a.at(one.a), members_b.at(one.b)));
+    }
+  }
+
+  // The items of a group of a that rules pair with one of a group of b. (A norm by weights of one has the same values
+  // before and after them.)
+  static std::set<std::size_t> ruled(const NameRules& rules, const std::vector<const NumberedName*>& members_a,
+                                     const std::vector<const NumberedName*>& members_b) {
+    std::set<std::size_t> items;
+    for (const NumberedName* name : members_a)
+      for (const RuleAnswer& answer : rules.ask(name->name))
+        if (std::ranges::any_of(members_b, [&](const NumberedName* other) { return other->name == answer.name; }))
+          items.insert(name->item);
+    return items;
   }
 
   // A part may be taken once, its whole by several parts.
@@ -280,6 +296,7 @@ class Matcher {
     for (const GroupPair& partner : pairs_.pairs()) {
       const ContentGroup &group = a_.groups[partner.a], &other = b_.groups[partner.b];
       for (const Content& member : group.members) {
+        if (!partner.items_a.empty() && !partner.items_a.contains(member.item)) continue;
         ContentPair pair{.a = member.item,
                          .b = member_for(a_.lane.items[member.item], other),
                          .layout = partner.found.layout,

@@ -11,16 +11,18 @@ ContentPairs::ContentPairs(ContentSide side_a, ContentSide side_b, const Content
       for (const Content& member : group.members) sizes_.insert(member.shape.begin(), member.shape.end());
 }
 
-void ContentPairs::pair(std::size_t group_a, std::size_t group_b, FoundLayout found, ContentHow how) {
+void ContentPairs::pair(std::size_t group_a, std::size_t group_b, FoundLayout found, ContentHow how,
+                        std::set<std::size_t> items_a) {
   if (how == ContentHow::Content && found.layout.of_a.empty() && found.layout.of_b.empty()) {
     std::vector<Layout>& learned = learned_[{a.groups[group_a].first().shape, b.groups[group_b].first().shape}];
     if (std::ranges::find(learned, found.layout) == learned.end()) learned.push_back(found.layout);
   }
-  pairs_.push_back({group_a, group_b, std::move(found), how});
+  pairs_.push_back({group_a, group_b, std::move(found), how, std::move(items_a)});
   a.is_taken[group_a] = b.is_taken[group_b] = true;
 }
 
-void ContentPairs::pair_if_alike(std::size_t group_a, std::size_t group_b, ContentHow how) {
+void ContentPairs::pair_if_alike(std::size_t group_a, std::size_t group_b, ContentHow how,
+                                 std::set<std::size_t> items_a) {
   if (a.is_taken[group_a] || b.is_taken[group_b]) return;
   const Content &x = a.groups[group_a].first(), &y = b.groups[group_b].first();
   if (x.count != y.count || x.is_integer != y.is_integer) return;
@@ -28,7 +30,7 @@ void ContentPairs::pair_if_alike(std::size_t group_a, std::size_t group_b, Conte
   const bool is_sure = how != ContentHow::Order;
   if (is_sure && (!found || found->error > 1e-3))
     if (auto other = layout(x, y, 1e-3); other && (!found || other->error < found->error / 2)) found = std::move(other);
-  if (found) pair(group_a, group_b, std::move(*found), how);
+  if (found) pair(group_a, group_b, std::move(*found), how, std::move(items_a));
 }
 
 TensorData ContentPairs::data(const ContentSide& side, const Content& content) const {

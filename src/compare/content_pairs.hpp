@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct GroupPair {
   std::size_t a = 0, b = 0;
   FoundLayout found;
   ContentHow how = ContentHow::Content;
+  std::set<std::size_t> items_a;  // of a's group: only these, since their values say nothing; empty: all of them
 };
 
 // The groups of both runs, and those that are paired so far: what every way of pairing works on.
@@ -30,10 +32,11 @@ class ContentPairs {
   const ContentSource& source() const { return source_; }
   const AxisSizes& sizes() const { return sizes_; }
 
-  void pair(std::size_t group_a, std::size_t group_b, FoundLayout found, ContentHow how);
+  void pair(std::size_t group_a, std::size_t group_b, FoundLayout found, ContentHow how,
+            std::set<std::size_t> items_a = {});
   // Of what may have diverged the values tell the layout only where they still agree well. Pairs that agree do, where
   // they have the same shapes.
-  void pair_if_alike(std::size_t group_a, std::size_t group_b, ContentHow how);
+  void pair_if_alike(std::size_t group_a, std::size_t group_b, ContentHow how, std::set<std::size_t> items_a = {});
 
   TensorData data(const ContentSide& side, const Content& content) const;
   // The best layout; its error may exceed the limit (see find_layout).

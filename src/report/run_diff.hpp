@@ -33,6 +33,9 @@ std::string run_diff_answer(const RunDiff& diff, bool strict = false);
 // "160 of 183 compared: 27 equal in bits, 1 start a difference, 132 follow from it".
 std::string coverage_in_words(const RunDiff& diff);
 
+// "12 modules", "87 tensors": what has another name in the second run.
+std::string renamed_in_words(const RunDiff& diff);
+
 // "the model" for the empty path.
 std::string module_in_words(const std::string& path);
 

@@ -139,7 +139,7 @@ class TextReport {
 
   void names() {
     if (!diff_.renamed.empty()) {
-      line(plural(diff_.renamed.size(), diff_.content_pairs.empty() ? "module" : "tensor") + " renamed:");
+      line(renamed_in_words(diff_) + " renamed:");
       for (std::size_t i = 0; i < diff_.renamed.size() && i < options_.top; ++i)
         line(fmt::format("  {} -> {}", module_in_words(diff_.renamed[i].a), module_in_words(diff_.renamed[i].b)));
       if (diff_.renamed.size() > options_.top) line(fmt::format("  ... {} more", diff_.renamed.size() - options_.top));

@@ -448,6 +448,10 @@ bool is_difference(const RunDiff& diff, bool strict) {
   return !diff.within_tolerance() || (strict && !(diff.renamed.empty() && diff.unmatched.empty()));
 }
 
+std::string renamed_in_words(const RunDiff& diff) {
+  return plural(diff.renamed.size(), diff.content_pairs.empty() ? "module" : "tensor");
+}
+
 std::string run_diff_answer(const RunDiff& diff, bool strict) {
   if (diff.first_divergence) {
     const DiffOrigin& first = *diff.first_divergence;
@@ -482,7 +486,7 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
     text = "equal numbers: every tensor on both sides has the same values";
   else
     text = "equal within tolerance: only rounding noise";
-  if (!diff.renamed.empty()) text += fmt::format("; {} renamed", plural(diff.renamed.size(), "module"));
+  if (!diff.renamed.empty()) text += fmt::format("; {} renamed", renamed_in_words(diff));
   if (!diff.unmatched.empty()) text += fmt::format("; {} on one side only", diff.unmatched.size());
   if (strict && diff.within_tolerance() && is_difference(diff, true)) text += " (a difference, by --strict)";
   return text;
