@@ -244,6 +244,16 @@ def test_layers_in_another_order(tmp_path):
     )
 
 
+def test_two_layers_of_four_are_exchanged(tmp_path):
+    random = np.random.default_rng(2)
+    a = {f"l.{i}.{n}": random.standard_normal((16, 16)).astype(np.float32) for i in range(4) for n in "uvw"}
+    other = {0: 0, 1: 2, 2: 1, 3: 3}
+    b = {f"m.{other[int(name[2])]}.{name[4:]}": value for name, value in a.items()}
+    files = [write_safetensors(tmp_path / "a.safetensors", a), write_safetensors(tmp_path / "b.safetensors", b)]
+    diff = tenscope.diff(*files)
+    assert diff and "m.2.u holds l.1.u" in str(diff)
+
+
 def test_missing_permutation_of_q_and_k(tmp_path, model):
     path, state, _ = model
     plain = {gguf_name(name): array for name, array in state.items()}

@@ -97,3 +97,14 @@ def test_exchanged_layers_are_told(tmp_path):
     other["blk.2.w"], other["blk.3.w"] = other["blk.3.w"], other["blk.2.w"]
     diff = tenscope.diff(record(tmp_path, "a", tensors), record(tmp_path, "b", other))
     assert "blk.3.w holds layers.2.w, whose place would be blk.2.w as 4 others say" in str(diff), str(diff)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((8, 200), np.float32), np.full((8, 200), np.nan, np.float32)])
+def test_what_the_models_return_is_not_equal_where_it_could_not_be_paired(tmp_path, wrong):
+    random = np.random.default_rng(0)
+    x, logits = random.standard_normal((8, 64)), random.standard_normal((8, 200)).astype(np.float32)
+    diff = tenscope.diff(
+        record(tmp_path, "a", {"x": x, "logits": logits}, io=None),
+        record(tmp_path, "b", {"i": x, "lg": wrong}, io=None),
+    )
+    assert diff.verdict == "unknown" and "logits and lg" in str(diff)

@@ -145,6 +145,28 @@ def test_large_identifiers_are_exact_and_doubles_are_told(tmp_path):
     assert "1 more have a key" in str(diff)
 
 
+def test_a_key_that_comes_again_goes_with_its_next_row(tmp_path):
+    keys, values = np.arange(6), np.random.default_rng(3).standard_normal((6, 4)).astype(np.float32)
+    for name, change in (("a", 0), ("b", 0), ("c", 1)):
+        with tenscope.init(tmp_path, name=name) as run:
+            for step in range(3):
+                run.record("id", keys)
+                run.record("h", values + step + (change if step == 2 else 0))
+                run.step()
+    assert not tenscope.diff(tmp_path / "a", tmp_path / "b", rows="id")
+    diff = tenscope.diff(tmp_path / "a", tmp_path / "c", rows="id")
+    assert diff.first_divergence.name == "h" and diff.json["rows"]["common"] == 18
+
+
+def test_a_loss_is_compared_as_it_is(tmp_path):
+    for name, loss in (("a", 1.0), ("b", 2.0)):
+        with tenscope.init(tmp_path, name=name) as run:
+            run.record("id", np.arange(4))
+            run.record("h", np.ones((4, 3)))
+            run.record("loss", loss)
+    assert tenscope.diff(tmp_path / "a", tmp_path / "b", rows="id").first_divergence.name == "loss"
+
+
 def test_what_has_no_rows_is_told(tmp_path):
     runs = []
     for name in ("a", "b"):
@@ -154,7 +176,7 @@ def test_what_has_no_rows_is_told(tmp_path):
             run.record("last", np.ones(3))
         runs.append(tmp_path / name)
     diff = tenscope.diff(*runs, rows="id")
-    assert diff.json["rows"]["left_out_first"] == ["last"]
+    assert diff.json["rows"]["left_out_first"] == ["last"] and diff.verdict == "unknown"
     for rows, message in (("idd", "idd"), ("v", "no integers")):
         done = subprocess.run([TENSCOPE, "diff", *runs, "--rows", rows], capture_output=True, text=True)
         assert done.returncode == 2 and message in done.stderr, done.stderr

@@ -238,6 +238,8 @@ struct DiffNote {
     Damage,        // run `side` is damaged: `a`, in the file `subject`
     Exchanged,     // parameter `subject` of the second run has the values of `a`, whose place is `b` by `count` others
     ByContent,     // `count` tensors were paired by content, with no help from names
+    EndsUnpaired,  // paired by content: `a`, the last tensor of the first run, and `b`, that of the second, have no
+                   // partner
     NothingInCommon,  // no tensor of one could be paired with one of the other
     NoOutputs,        // neither outputs nor values recorded by hand could be compared: parameters and inputs only
     RoughAlignment,   // sequences too long to be aligned exactly were aligned in slices
@@ -276,7 +278,7 @@ struct DiffRowTable {
 struct DiffRows {
   std::vector<std::string> keys;                    // names of the keys, in the first run
   std::size_t first = 0, second = 0, common = 0;    // rows in each run, and in both
-  std::size_t duplicates = 0;                       // rows whose key another row had already
+  std::size_t duplicates = 0;                       // rows that have a key more often than the other run
   std::vector<std::string> left_out_a, left_out_b;  // tensors without such rows, or without all of them
   std::vector<DiffRowTable> tables;
 };

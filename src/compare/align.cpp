@@ -86,6 +86,7 @@ class LaneAligner {
       if (match_by_rule(rules[i])) is_used[i] = true;
     match_names();
     if (content != nullptr) match_content(*content);
+    note_ends();
     return std::move(pair_);
   }
 
@@ -286,6 +287,22 @@ class LaneAligner {
     }
   }
 
+  // What a model returns is recorded last. Where it has no partner on either side, nothing is known of it.
+  static std::optional<std::size_t> last_tensor(const std::vector<Item>& items) {
+    for (std::size_t i = items.size(); i-- > 0;)
+      if (items[i].is_tensor() && items[i].io != Io::Param && items[i].io != Io::Buffer) return i;
+    return std::nullopt;
+  }
+
+  void note_ends() {
+    if (!note_ends_) return;
+    const auto [a, b] = *note_ends_;
+    if (pair_.to_b[a] == kAlone && pair_.to_a[b] == kAlone)
+      alignment_.notes.push_back({.kind = DiffNote::Kind::EndsUnpaired,
+                                  .a = std::string(interner_.text(a_[a].name)),
+                                  .b = std::string(interner_.text(b_[b].name))});
+  }
+
   static bool has_modules(const std::vector<Item>& items) {
     return std::ranges::any_of(items, [](const Item& item) { return item.root != 0; });
   }
@@ -302,6 +319,8 @@ class LaneAligner {
     std::ranges::sort(weight_errors_);
     pair_.weight_error = weight_errors_.empty() ? 0 : weight_errors_[weight_errors_.size() / 2];
     pair_.how_b.assign(b_.size(), ContentHow::Content);
+    const auto last_a = last_tensor(a_), last_b = last_tensor(b_);
+    note_ends_ = last_a && last_b ? std::optional(std::pair(*last_a, *last_b)) : std::nullopt;
     for (const Contradiction& one : match.contradictions)
       alignment_.notes.push_back({.kind = DiffNote::Kind::Exchanged,
                                   .subject = std::string(interner_.text(b_[one.b].name)),
@@ -335,6 +354,7 @@ class LaneAligner {
   const std::vector<Item>& a_;
   const std::vector<Item>& b_;
   const ContentSource* content_ = nullptr;
+  std::optional<std::pair<std::size_t, std::size_t>> note_ends_;  // the last tensors, where content paired the runs
   std::vector<double> weight_errors_;  // of parameters that were paired by names and lie in another order
   ArgumentNames arguments_a_, arguments_b_;
   std::unordered_map<int, TextId> scope_in_b_;

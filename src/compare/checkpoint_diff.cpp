@@ -202,16 +202,19 @@ class Judge {
     }
   }
 
-  // Whether most pairs of these names have the same numbers.
+  // Whether the numbers of these names should be the same: some pairs have the same, and no other rule (one layer more
+  // in front of all) holds for every pair.
   bool has_equal_numbers(const std::string& text_a, const std::string& text_b) const {
-    std::size_t equal = 0, all = 0;
+    NameRules rules;
+    std::optional<NameTemplate> equal;
     for (const WeightPair& pair : diff_.pairs) {
       const NameTemplate a = numbered(pair.a.name, 0), b = numbered(pair.b.name, 0);
       if (a.text != text_a || b.text != text_b) continue;
-      ++all;
-      equal += a.numbers == b.numbers;
+      rules.learn(a, b);
+      if (a.numbers == b.numbers) equal = a;
     }
-    return 2 * equal > all;
+    if (!equal) return false;
+    return std::ranges::none_of(rules.ask(*equal), [](const RuleAnswer& answer) { return answer.is_exact; });
   }
 
   // Empty where the name has another number of unknowns.

@@ -197,7 +197,9 @@ RowTable::RowTable(const Reader& reader, const std::vector<std::string>& columns
                                                  reader.path().string(), fmt::join(columns, ", ")));
 }
 
+// The n-th row of a key goes with the n-th of the other run.
 void RowTable::place_rows() {
+  std::map<RowKey, std::int64_t> seen;
   for (const auto& [batch, of_columns] : numbers_) {
     if (of_columns.size() != columns_.size())
       throw Error(ErrorCode::NotFound, fmt::format("{} has no integers called {} beside the other keys",
@@ -206,7 +208,8 @@ void RowTable::place_rows() {
       RowKey key;
       for (const std::vector<std::int64_t>& column : of_columns) key.push_back(column[row]);
       if (std::ranges::any_of(key, [](std::int64_t number) { return number < 0; })) continue;
-      duplicates_ += places_.try_emplace(std::move(key), Place{batch, static_cast<std::int64_t>(row)}).second ? 0 : 1;
+      key.push_back(seen[key]++);
+      places_.emplace(std::move(key), Place{batch, static_cast<std::int64_t>(row)});
     }
   }
 }
@@ -221,7 +224,6 @@ void RowTable::take_tokens_for_keys(RowTable& other) {
   TokenPrefixes prefixes;
   std::map<std::int64_t, RowKey> keys;  // by prefix: sequence and position
   places_.clear();
-  duplicates_ = 0;
   std::int64_t sequence = 0;
   for (const auto& [batch, of_columns] : numbers_) {
     const std::vector<std::int64_t>& tokens = of_columns.front();
@@ -229,13 +231,12 @@ void RowTable::take_tokens_for_keys(RowTable& other) {
     for (std::int64_t row = 0, prefix = 0; row < std::ssize(tokens); ++row) {
       if (row % length == 0) prefix = 0, sequence += row > 0 ? 1 : 0;
       prefix = *prefixes.longer(prefix, tokens[static_cast<std::size_t>(row)], true);
-      const auto [key, is_new] = keys.try_emplace(prefix, RowKey{sequence, row % length});
-      if (is_new) places_.emplace(key->second, Place{batch, row});
+      const auto [key, is_new] = keys.try_emplace(prefix, RowKey{sequence, row % length, 0});
+      is_new ? static_cast<void>(places_.emplace(key->second, Place{batch, row})) : static_cast<void>(++unplaced_);
     }
     ++sequence;
   }
   other.places_.clear();
-  other.duplicates_ = 0;
   for (const auto& [batch, of_columns] : other.numbers_) {
     const std::vector<std::int64_t>& tokens = of_columns.front();
     const Shape& shape = other.shapes_.at(batch);
@@ -246,7 +247,8 @@ void RowTable::take_tokens_for_keys(RowTable& other) {
       auto next = prefixes.longer(prefix, token, false);
       if (!next) next = prefixes.longer(0, token, false);  // another sequence begins
       prefix = next.value_or(0);
-      if (next) other.places_.try_emplace(keys.at(*next), Place{batch, row});
+      const bool is_placed = next && other.places_.try_emplace(keys.at(*next), Place{batch, row}).second;
+      other.unplaced_ += is_placed ? 0 : 1;
     }
   }
 }
@@ -277,6 +279,14 @@ std::vector<RowKey> RowTable::keys_in(const RowTable& other) const {
   return keys;
 }
 
+std::size_t RowTable::repeated_beyond(const RowTable& other) const {
+  return static_cast<std::size_t>(std::ranges::count_if(places_, [&](const auto& entry) {
+    RowKey first = entry.first;
+    first.back() = 0;
+    return entry.first.back() > 0 && !other.places_.contains(entry.first) && other.places_.contains(first);
+  }));
+}
+
 std::vector<RowTable::Logical> RowTable::logical_events() const {
   using Name = std::tuple<std::string, EventKind, Io, Phase, std::string>;
   std::map<std::pair<Batch, Name>, std::int64_t> seen;  // in its batch
@@ -303,7 +313,18 @@ RowTable::Written RowTable::write(const std::vector<RowKey>& keys, Run& run) con
       run.record(info_of(event, logical.call), EventValue());
       continue;
     }
-    if (!std::holds_alternative<TensorRecord>(event.value)) continue;
+    const auto* tensor = std::get_if<TensorRecord>(&event.value);
+    const bool is_key = std::ranges::find(columns_, event.name) != columns_.end();
+    const bool is_number = tensor == nullptr || (tensor->stats.count == 1 && reader_.has_bytes(logical.first, *tensor));
+    if (is_number && !is_key && logical.events.size() == 1) {  // a loss: no row's, and there is no other
+      tensor == nullptr ? run.record(info_of(event, logical.call), event.value)
+                        : run.record(info_of(event, logical.call), reader_.tensor(logical.first).view);
+      continue;
+    }
+    if (tensor == nullptr) {
+      if (!is_key) written.left_out.push_back(event.name);
+      continue;
+    }
     written.origin.try_emplace(event.name, DiffEvent{event.name, event.step, event.call});
     if (event.io == Io::Param || event.io == Io::Buffer) {
       if (reader_.has_bytes(logical.first, std::get<TensorRecord>(event.value)))
@@ -406,7 +427,8 @@ RowTable::Written write_run(const RowTable& table, const std::vector<RowKey>& ke
 DiffRowTable compare_numbers(const std::string& name_a, const std::string& name_b, const std::vector<RowKey>& keys,
                              const std::vector<double>& a, const std::vector<double>& b) {
   DiffRowTable table{.a = name_a, .b = name_b, .rows = {}};
-  for (std::size_t i = 0; i < keys.size(); ++i) table.rows.push_back({keys[i], a[i], b[i]});
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    table.rows.push_back({RowKey(keys[i].begin(), keys[i].end() - 1), a[i], b[i]});
   return table;
 }
 
@@ -445,7 +467,7 @@ RunDiff diff_by_rows(const fs::path& a, const fs::path& b, const RunDiffOptions&
     const bool is_of_rows = origin.place.io != to_string(Io::Param) && origin.place.io != to_string(Io::Buffer);
     if (worst.empty() || !is_of_rows || static_cast<std::size_t>(worst[0]) >= keys.size()) return;
     const RowKey& key = keys[static_cast<std::size_t>(worst[0])];
-    for (std::size_t k = 0; k < key.size(); ++k)
+    for (std::size_t k = 0; k + 1 < key.size(); ++k)
       origin.metrics.row += fmt::format("{}{} {}", k > 0 ? ", " : "", names[k], key[k]);
   };
   for (DiffOrigin& origin : diff.origins) tell(origin);
@@ -455,7 +477,8 @@ RunDiff diff_by_rows(const fs::path& a, const fs::path& b, const RunDiffOptions&
                 .first = table_a.row_count(),
                 .second = table_b.row_count(),
                 .common = keys.size(),
-                .duplicates = table_a.duplicates() + table_b.duplicates(),
+                .duplicates = table_a.repeated_beyond(table_b) + table_b.repeated_beyond(table_a) + table_a.unplaced() +
+                              table_b.unplaced(),
                 .left_out_a = written_a.left_out,
                 .left_out_b = written_b.left_out,
                 .tables = {}};
@@ -467,6 +490,11 @@ RunDiff diff_by_rows(const fs::path& a, const fs::path& b, const RunDiffOptions&
     if (const auto in_b = written_b.numbers.find(other); in_b != written_b.numbers.end())
       rows.tables.push_back(compare_numbers(name, other, keys, numbers, in_b->second));
   }
+  const bool is_left_out = std::ranges::any_of(rows.left_out_a, [&](const std::string& name) {
+    return std::ranges::find(rows.left_out_b, name) != rows.left_out_b.end();
+  });
+  if (diff.within_tolerance() && (is_left_out || table_a.unplaced() + table_b.unplaced() > 0))
+    diff.verdict = DiffVerdict::Unknown;
   diff.rows = std::move(rows);
   return diff;
 }

@@ -13,7 +13,7 @@
 
 namespace tenscope::compare {
 
-using RowKey = std::vector<std::int64_t>;  // one number of each key column
+using RowKey = std::vector<std::int64_t>;  // one number of each key column, and the how manieth row with them it is
 
 // The rows of a run: tokens of a padded batch, of packed requests, of many steps of an engine. Key columns, tensors of
 // integers that the run recorded, say which row is which: "request", "position". A row with a negative number in its
@@ -29,7 +29,8 @@ class RowTable {
   void take_tokens_for_keys(RowTable& other);
 
   std::size_t row_count() const { return places_.size(); }
-  std::size_t duplicates() const { return duplicates_; }     // rows whose key had been seen; the first counts
+  std::size_t unplaced() const { return unplaced_; }         // rows that token ids do not tell from others
+  std::size_t repeated_beyond(const RowTable& other) const;  // rows of a key that the other run has fewer times
   std::vector<RowKey> keys_in(const RowTable& other) const;  // of both, ascending
 
   // Writes the run anew with the given rows in the given order: each name once, at step 0, tensors of rows as
@@ -60,7 +61,7 @@ class RowTable {
   std::map<Batch, std::vector<std::int64_t>> shapes_;                // of the key columns
   std::map<Batch, std::vector<std::vector<std::int64_t>>> numbers_;  // of each column
   std::map<RowKey, Place> places_;
-  std::size_t duplicates_ = 0;
+  std::size_t unplaced_ = 0;
 };
 
 // diff_runs for options.rows.

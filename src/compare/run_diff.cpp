@@ -327,7 +327,8 @@ DiffVerdict verdict_of(const RunDiff& diff) {
   if (diff.compared == 0) return DiffVerdict::Nothing;
   if (!diff.origins.empty() || diff.origin_count > 0) return DiffVerdict::Differs;
   const bool is_incomplete = std::any_of(diff.notes.begin(), diff.notes.end(), [](const DiffNote& note) {
-    return note.kind == DiffNote::Kind::MissingRank || note.kind == DiffNote::Kind::NoOutputs;
+    return note.kind == DiffNote::Kind::MissingRank || note.kind == DiffNote::Kind::NoOutputs ||
+           note.kind == DiffNote::Kind::EndsUnpaired;
   });
   if (diff.unknown > 0 || is_incomplete) return DiffVerdict::Unknown;
   const bool has_missing_tensors =

@@ -47,7 +47,8 @@ std::string row_summary_in_words(const DiffRowTable& table) {
 std::string rows_in_words(const DiffRows& rows) {
   std::string text = fmt::format("{} by {}, of {} in the first run and {} in the second", plural(rows.common, "pair"),
                                  fmt::join(rows.keys, ", "), rows.first, rows.second);
-  if (rows.duplicates > 0) text += fmt::format("; {} more have a key that an earlier row has", rows.duplicates);
+  if (rows.duplicates > 0)
+    text += fmt::format("; {} more have a key that the other run has fewer times", rows.duplicates);
   const std::size_t left_out = rows.left_out_a.size() + rows.left_out_b.size();
   if (left_out > 0)
     text += fmt::format("; {} without such rows, or without all of them, left out: {}{}", plural(left_out, "tensor"),

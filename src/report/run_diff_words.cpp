@@ -418,6 +418,11 @@ std::string note_in_words(const DiffNote& note) {
     case DiffNote::Kind::ByContent:
       return fmt::format("{} paired by content, with no help from names: `tenscope map` lists them",
                          note.count == 1 ? "1 tensor was" : fmt::format("{} tensors were", note.count));
+    case DiffNote::Kind::EndsUnpaired:
+      return fmt::format(
+          "the runs end with tensors that could not be paired, {} and {}: this says nothing of what the models return "
+          "(--map '{}={}' compares them)",
+          note.a, note.b, note.a, note.b);
     case DiffNote::Kind::NothingInCommon:
       return "the runs have nothing in common: no tensor of one could be paired with one of the other";
     case DiffNote::Kind::NoOutputs:
