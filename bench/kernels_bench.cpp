@@ -98,12 +98,25 @@ std::vector<Row> rows() {
     rows.push_back({"statistics " + std::string(to_string(dtype)), "plain read", kBytes,
                     [&, dtype] { benchmark::DoNotOptimize(kernels::statistics(view_of(data_for(dtype), dtype))); }});
   }
-  for (auto dtype : {DType::F32, DType::BF16}) {
+  for (auto dtype : {DType::F32, DType::F64, DType::BF16, DType::F16, DType::U8}) {
     rows.push_back({"hash+statistics " + std::string(to_string(dtype)), "plain read", kBytes,
                     [&, dtype] { benchmark::DoNotOptimize(kernels::summarize(view_of(data_for(dtype), dtype))); }});
     rows.push_back({"hash+statistics+copy " + std::string(to_string(dtype)), "memcpy", kBytes, [&, dtype] {
                       benchmark::DoNotOptimize(kernels::summarize(view_of(data_for(dtype), dtype), b.other));
                     }});
+  }
+  for (auto dtype : {DType::F32, DType::F64, DType::BF16, DType::F16, DType::U8}) {
+    const std::string name(to_string(dtype));
+    const auto summarize = [dtype](std::byte* copy) {
+      Sketch sketch;
+      benchmark::DoNotOptimize(kernels::summarize(view_of(data_for(dtype), dtype), copy, &sketch));
+      benchmark::DoNotOptimize(sketch);
+    };
+    rows.push_back({"sketch " + name, "plain read", kBytes,
+                    [&, dtype] { benchmark::DoNotOptimize(kernels::sketch(view_of(data_for(dtype), dtype))); }});
+    rows.push_back({"hash+statistics+sketch " + name, "hash+statistics " + name, kBytes, [=] { summarize(nullptr); }});
+    rows.push_back({"hash+statistics+sketch+copy " + name, "hash+statistics+copy " + name, kBytes,
+                    [=, &b] { summarize(b.other); }});
   }
   rows.push_back({"plain read of both", "", 2.0 * kBytes, [&] {
                     benchmark::DoNotOptimize(plain_read(b.source));

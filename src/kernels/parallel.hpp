@@ -3,8 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace tenscope::kernels {
@@ -34,6 +40,49 @@ void for_each_chunk(std::int64_t count, std::int64_t chunk, int threads, F&& f) 
   } catch (const std::system_error&) {  // with those it has
   }
   work(0);
+}
+
+// How many threads `jobs` that do not depend on each other are worth, at most `limit`.
+inline int worker_count(std::size_t jobs, std::size_t limit) noexcept {
+  const std::size_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, 64u);
+  return static_cast<int>(std::max<std::size_t>(1, std::min({cores, jobs, limit})));
+}
+
+// make(i) for each i of [0, count) by one of `threads` workers, and take(what it made) in rising order of i, one at a
+// time. What they throw for the lowest i is thrown in the end, and nothing behind it is taken.
+template <class Make, class Take>
+void make_in_order(std::size_t count, int threads, Make&& make, Take&& take) {
+  struct Made {
+    std::optional<std::invoke_result_t<Make&, std::size_t>> result;
+    std::exception_ptr error;
+  };
+  std::mutex mutex;
+  std::map<std::size_t, Made> waiting;
+  std::size_t next = 0;
+  std::exception_ptr failure;
+  const auto take_those_in_turn = [&] {
+    for (auto first = waiting.begin(); first != waiting.end() && first->first == next; ++next) {
+      try {
+        if (first->second.error) std::rethrow_exception(first->second.error);
+        if (!failure) take(std::move(*first->second.result));
+      } catch (...) {
+        if (!failure) failure = std::current_exception();
+      }
+      first = waiting.erase(first);
+    }
+  };
+  for_each_chunk(static_cast<std::int64_t>(count), 1, threads, [&](int, std::int64_t begin, std::int64_t) {
+    Made made;
+    try {
+      made.result.emplace(make(static_cast<std::size_t>(begin)));
+    } catch (...) {
+      made.error = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    waiting.emplace(static_cast<std::size_t>(begin), std::move(made));
+    take_those_in_turn();
+  });
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace tenscope::kernels

@@ -1,11 +1,12 @@
 // Overview. A tensor is read in blocks of a few KB in C order (ElementReader); while a block is in the first-level
-// cache it is hashed, its statistics are taken and it is copied. Statistics of a block are merged in double
-// (moments.hpp).
+// cache it is hashed, its statistics are taken, it is sketched and it is copied. Statistics of a block are merged in
+// double (moments.hpp).
 #include "kernels/summarize.hpp"
 
-#include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "kernels/blocks.hpp"
 #include "kernels/element.hpp"
 #include "kernels/element_reader.hpp"
 #include "kernels/hash.hpp"
@@ -14,27 +15,7 @@
 namespace tenscope::kernels {
 namespace {
 
-constexpr std::int64_t kBlockBytes = 2048;
-constexpr std::int64_t kPrefetchBytes = 2 * kBlockBytes;
 constexpr std::size_t kStreamBytes = std::size_t{4} << 20;
-
-inline void prefetch_block(const std::byte* bytes) {
-  for (std::int64_t i = 0; i < kBlockBytes; i += 64) __builtin_prefetch(bytes + kPrefetchBytes + i);
-}
-
-// f(begin, count, bytes) over the tensor's blocks, in order. The first block has `first` elements where that is not 0.
-template <class F>
-void for_each_block(const ElementReader& reader, std::int64_t first, F&& f) {
-  alignas(64) std::byte scratch[kBlockBytes];
-  const std::int64_t block = kBlockBytes / static_cast<std::int64_t>(reader.item_size());
-  for (std::int64_t begin = 0; begin < reader.count();) {
-    const std::int64_t count = std::min(begin == 0 && first != 0 ? first : block, reader.count() - begin);
-    const std::byte* bytes = reader.read(begin, count, scratch);
-    if (reader.is_contiguous()) prefetch_block(bytes);
-    f(begin, count, bytes);
-    begin += count;
-  }
-}
 
 // The copy of a tensor's blocks: past the caches where it is large, for which the destination must be aligned from the
 // second block on.
@@ -88,7 +69,12 @@ class StatsBuilder {
         parts_(kind_of(dtype) == DTypeKind::Complex ? 2 : 1),
         block_stats_(stats_table().block_stats[static_cast<std::size_t>(dtype)]) {}
 
-  void add(const std::byte* bytes, std::int64_t count) noexcept { moments_.merge(block_stats_(bytes, count * parts_)); }
+  // Returns whether all elements are finite.
+  bool add(const std::byte* bytes, std::int64_t count) noexcept {
+    const BlockStats stats = block_stats_(bytes, count * parts_);
+    moments_.merge(stats);
+    return stats.count == count * parts_;
+  }
 
   Stats finish(const TensorView& view) const {
     Stats stats = moments_.finish(element_count(view.shape) * parts_);
@@ -137,26 +123,35 @@ class StatsBuilder {
 
 }  // namespace
 
-Summary summarize(const TensorView& view, std::byte* destination) {
+Summary summarize(const TensorView& view, std::byte* destination, Sketch* sketch, const PartOf& part) {
   const ElementReader reader(view);
   const std::int64_t item = static_cast<std::int64_t>(reader.item_size());
   const Copier copier(destination, size_bytes(view));
   StatsBuilder builder(view.dtype);
+  std::optional<SketchBuilder> sketcher;
+  if (sketch != nullptr) sketcher.emplace(view.dtype, view.shape, part);
+  const auto add = [&](std::int64_t begin, std::int64_t count, const std::byte* bytes) {
+    const bool are_finite = builder.add(bytes, count);
+    if (sketcher) sketcher->add(begin, count, bytes, are_finite);
+    copier.copy(begin * item, bytes, count * item);
+  };
+  const auto finish = [&](const Fingerprint& fingerprint) -> Summary {
+    if (sketcher) *sketch = sketcher->finish();
+    return {fingerprint, builder.finish(view)};
+  };
   if (reader.count() * item <= kBlockBytes) {
     alignas(64) std::byte scratch[kBlockBytes];
     const std::byte* bytes = reader.read(0, reader.count(), scratch);
-    copier.copy(0, bytes, reader.count() * item);
-    builder.add(bytes, reader.count());
-    return {hash_target().hash(bytes, size_bytes(view)), builder.finish(view)};
+    add(0, reader.count(), bytes);
+    return finish(hash_target().hash(bytes, size_bytes(view)));
   }
   Hasher hasher;
   for_each_block(reader, copier.first_block() / item,
                  [&](std::int64_t begin, std::int64_t count, const std::byte* bytes) {
                    hasher.update(bytes, static_cast<std::size_t>(count * item));
-                   builder.add(bytes, count);
-                   copier.copy(begin * item, bytes, count * item);
+                   add(begin, count, bytes);
                  });
-  return {hasher.digest(), builder.finish(view)};
+  return finish(hasher.digest());
 }
 
 Stats statistics(const TensorView& view) {
