@@ -23,6 +23,7 @@ struct RunDiffOptions {
   // Names of integers that both runs recorded, by which rows (tokens) belong together: "request", "position";
   // "request=req_id" where the second run has another name. Empty: rows stand in the same places.
   std::vector<std::string> rows;
+  std::vector<int> ranks;                        // only these; empty: all
   bool allow_prefix = false;                     // a run that ends earlier than the other is no difference
   std::size_t max_origins = 100;                 // origins beyond these are counted, not listed
   std::function<void(double done)> on_progress;  // 0 to 1, from the calling thread
@@ -58,17 +59,32 @@ struct DiffEvent {
   std::string name;
   std::int64_t step = 0;
   std::int64_t call = 0;
+  // Compared by rows: the rank that recorded the row that differs most, where the run has several; and the element, or
+  // the row, in its tensor, as NumPy would have it between brackets.
+  std::optional<int> rank = std::nullopt;
+  std::string slice = {};
 };
 
 // What keeps two values from being compared element by element.
 enum class DiffObstacle : std::uint8_t {
   None,
   OnlyStatistics,   // bytes were kept on one side at most: the measures are lower bounds
+  OnlySketches,     // ... and sketches on both: the measures are estimates
   Shapes,           // they differ
   MissingInFirst,   // there is no such value in the first run
   MissingInSecond,  // ... in the second run
   Kinds,            // a tensor in one run, a number or text in the other
   Texts,            // neither is a number
+};
+
+// A part of a tensor that is spread over ranks, and is not what it should be.
+struct DiffPart {
+  int run = 1;             // whose part it is, 0 or 1
+  int rank = 0;            // who recorded it
+  std::int64_t pass = -1;  // of several passes through the model in one step; -1: there is one
+  double rel_l2 = 0;       // |part - what it should be| as a part of the latter, Euclidean
+  int like = -1;           // it is what the part of this rank should be; -1: it is no other's
+  std::int64_t like_pass = -1;
 };
 
 // How a value b differs from a value a. What does not apply (other shapes, only statistics kept) is NaN or empty.
@@ -81,15 +97,22 @@ struct DiffMetrics {
   double rel_max = 0;          // max_abs as a part of the largest |a|
   double rel_l2 = 0;           // |b - a| as a part of |a|, Euclidean
   double correlation = 0;      // cosine between b - a and a: near 0 for rounding noise
+  double rel_l2_error = 0;     // its standard error, where rel_l2 was estimated from sketches; else 0
   std::int64_t nan_a = 0, nan_b = 0, inf_a = 0, inf_b = 0;
   std::vector<std::int64_t> worst_index;
-  std::string row;  // of the worst, by the keys of rows: "request 2, position 5"; empty: not compared by rows
+  std::string row;   // of the worst, by the keys of rows: "request 2, position 5"; empty: not compared by rows
+  std::string rows;  // in which rows anything differs: "3 of 14, all of request 2"; empty: in all, or not by rows
   std::string worst_a, worst_b;                     // the values there, as text that reads back as the same number
   std::vector<std::array<std::int64_t, 2>> ranges;  // per axis: the half-open range of slices in which anything differs
   std::string layout;                               // how b lies in a, where they were paired by content
   std::string relation;                             // "b = 4 a", "b is a, flipped along axis 1"; empty: none was found
   std::string relation_numpy;                       // the same as a statement of NumPy, where that says it all
   DiffObstacle obstacle = DiffObstacle::None;
+  // Runs that are laid out differently: how the tensor was put together of its parts in each, "2 joined along axis 0"
+  // (empty: one process has it all), and which parts are off.
+  std::string assembled_a, assembled_b;
+  std::vector<DiffPart> parts;
+  bool is_sum_missing = false;  // the parts' sum would agree, and nothing that follows has made it
 };
 
 // Why a place is blamed.
@@ -216,6 +239,13 @@ struct DiffContentPair {
   double error = 0;      // |b - a| / |a|, Euclidean
 };
 
+// How tensors of two runs that are laid out differently were put together of their parts.
+struct DiffLayout {
+  std::string tensor;  // "blocks.*.attn.output"
+  std::string a, b;    // in words, "2 joined along axis 0"; empty: as one process has it
+  std::size_t count = 0;
+};
+
 struct DiffSetting {  // a seed, a determinism setting, a version that both runs noted
   std::string name, a, b;
 };
@@ -230,6 +260,7 @@ struct DiffNote {
     OtherDraws,    // `count` initial values look like another draw of the same distribution
     IdleInput,     // the input `subject` differs, and nothing comes of it; `count` more such
     MissingRank,   // rank `count` is only in run `side`
+    OtherRanks,    // a difference starts in the same step and phase on `count` other ranks, `a`: "rank 3", "ranks 0-2"
     ExtraCalls,    // calls of `subject` in run `side` that have no partner: `a`; `count` of them
     NotSeen,       // run `side` says of `subject` that it was not seen: `a`
     Lost,          // run `side` has lost events or bytes: `a`, a sentence
@@ -237,11 +268,16 @@ struct DiffNote {
     Failed,        // run `side` ended by the exception `a`
     Damage,        // run `side` is damaged: `a`, in the file `subject`
     Exchanged,     // parameter `subject` of the second run has the values of `a`, whose place is `b` by `count` others
+    OddLayout,     // parameters `subject` (of both runs) lie as `a` says, while `count` others lie as `b` says
+    OtherForm,     // parameters `a` and `b` have other values, and what is made with them agrees; `count` such
+    InPart,        // of `subject` of run `side` a part alone could be compared, `a`; `count` such tensors
     ByContent,     // `count` tensors were paired by content, with no help from names
     EndsUnpaired,  // paired by content: `a`, the last tensor of the first run, and `b`, that of the second, have no
-                   // partner
+                   // partner; one of them may be empty
     NothingInCommon,  // no tensor of one could be paired with one of the other
     NoOutputs,        // neither outputs nor values recorded by hand could be compared: parameters and inputs only
+    OtherLayout,      // the runs are laid out differently: `a` against `b`; tensors were put together of their parts
+    NotAssembled,     // of `count` tensors, `subject` the first, the parts could not be put together
     RoughAlignment,   // sequences too long to be aligned exactly were aligned in slices
   };
   Kind kind{};
@@ -267,7 +303,7 @@ struct DiffEngineNoise {
 // Tensors that have one number in each row, such as the log-probability of each token.
 struct DiffRowTable {
   struct Row {
-    std::vector<std::int64_t> key;
+    std::vector<std::uint64_t> key;
     double a = 0, b = 0;
   };
   std::string a, b;  // names
@@ -276,11 +312,21 @@ struct DiffRowTable {
 
 // What was compared by rows.
 struct DiffRows {
-  std::vector<std::string> keys;                    // names of the keys, in the first run
-  std::size_t first = 0, second = 0, common = 0;    // rows in each run, and in both
-  std::size_t duplicates = 0;                       // rows that have a key more often than the other run
-  std::vector<std::string> left_out_a, left_out_b;  // tensors without such rows, or without all of them
+  std::vector<std::string> keys;                  // names of the keys, in the first run
+  std::size_t first = 0, second = 0, common = 0;  // rows in each run without padding, and pairs of them
+  std::size_t padding_first = 0, padding_second = 0;
+  std::size_t duplicates = 0;                         // rows left out, because the other run has their key fewer times
+  bool takes_first = false;                           // of such rows the first were compared; false: the last
+  std::size_t unplaced = 0;                           // rows that token ids do not place in a sequence
+  std::vector<std::string> left_out_a, left_out_b;    // tensors without such rows
+  std::vector<std::string> ambiguous_a, ambiguous_b;  // tensors of which several axes may be those of the rows
+  std::vector<std::string> partial;                   // tensors that were compared in part only
+  std::vector<std::string> as_they_are;               // tensors that have equal bytes in both runs, but not by rows
+  bool are_keys_doubtful = false;                     // there are such, and no tensor agrees by rows
   std::vector<DiffRowTable> tables;
+
+  // All rows of both runs were compared.
+  bool is_complete() const noexcept { return common == first && common == second && partial.empty(); }
 };
 
 struct RunDiff {
@@ -298,6 +344,7 @@ struct RunDiff {
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffRenamed> renamed;
   std::vector<DiffContentPair> content_pairs;  // in the order of the first run
+  std::vector<DiffLayout> layouts;             // where the runs are laid out differently
   std::vector<DiffModule> modules;             // those of which anything could be compared
   std::vector<DiffSetting> settings;
   std::vector<DiffNote> notes;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "tenscope/dtype.hpp"
+#include "tenscope/shard.hpp"
+#include "tenscope/sketch.hpp"
 #include "tenscope/summary.hpp"
 
 #pragma GCC visibility push(default)
@@ -102,6 +105,7 @@ struct EventInfo {
   std::string_view meta;                 // more, as the text of one JSON object; the probe's own affair
   std::vector<std::string_view> inputs;  // names of the tensors it was made of: the member "inputs" of its meta
   std::string_view file;  // a file of the run folder that holds just this tensor; then recorded with Values::Stats
+  const Shard* shard = nullptr;  // which part of a tensor this is, where ranks have a part each: the member "shard"
 };
 
 // Where a tensor's bytes lie: a segment of the writer that recorded it, a byte offset from the file's start, a size.
@@ -118,6 +122,10 @@ struct TensorRecord {
   std::string device;
   Fingerprint fingerprint;
   Stats stats;
+  // Null where there is none, or where it is that of another event of the same writer, whose seq is `sketch_of`
+  // (Reader::sketch finds it).
+  std::shared_ptr<const Sketch> sketch;
+  std::optional<std::uint64_t> sketch_of;
   std::optional<BlobRef> blob;  // absent where only statistics were kept, or the bytes lie in `file`
   std::string file;             // a tensor file of the run folder (.pt, .npy) that holds it; empty: none
   bool is_cut = false;          // its bytes were left out because RunOptions::max_bytes was used up

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,6 +81,25 @@ struct TensorData {
 
 struct ReaderOptions {
   bool check_fingerprints = true;  // a tensor's bytes are checked when it is first asked for
+  std::vector<int> ranks;          // only what these recorded is read; empty: all
+};
+
+// Brings bytes of a file here: when it returns, `size_bytes` bytes from `offset` on can be read from `file`. Throws
+// where that fails. Called from several threads at a time.
+using Fetch = std::function<void(const std::filesystem::path& file, std::uint64_t offset, std::uint64_t size_bytes)>;
+
+// For runs whose bytes lie elsewhere: in `folder` their files have the right size, but are filled only when they are
+// read. Readers (and verify) that are opened while this lives call `fetch` before they read a journal or a tensor's
+// bytes of a run in `folder`, and keep it for their own life. Thread-safe.
+class FetchScope {
+ public:
+  FetchScope(const std::filesystem::path& folder, Fetch fetch);
+  ~FetchScope();
+  FetchScope(const FetchScope&) = delete;
+  FetchScope& operator=(const FetchScope&) = delete;
+
+ private:
+  std::uint64_t id_ = 0;
 };
 
 // Reads a finished, a running or a crashed run. Opening reads the journals only; tensors are mapped when asked for.
@@ -105,6 +125,7 @@ class Reader {
   std::int64_t step(EventId id) const noexcept;
   std::int64_t call(EventId id) const noexcept;
   std::size_t writer_index(EventId id) const noexcept;
+  EventId first_event(std::size_t writer) const noexcept;  // its others follow it
   bool is_tensor(EventId id) const noexcept;
   bool has_nonfinite(EventId id) const noexcept;  // a tensor with NaN or Inf in it
 
@@ -117,6 +138,11 @@ class Reader {
   TensorData tensor(EventId id) const;
   // Were the bytes of a tensor event, `record`, kept, and is the file there that holds them?
   bool has_bytes(EventId id, const TensorRecord& record) const;
+  // The sketch of a tensor event: as it was recorded, else made from its bytes, as that of the part of the whole that
+  // it is. Nothing where neither is there, or where it is no tensor.
+  std::optional<Sketch> sketch(EventId id) const;
+  // Gives back the memory of the tensors of a writer that were looked at. Views stay valid: they are read again.
+  void release(std::size_t writer) const noexcept;
 
   struct [[gnu::visibility("hidden")]] Impl;
 

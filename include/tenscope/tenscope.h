@@ -1,7 +1,10 @@
 /* Recording from C, and from any language that can call C.
  *
  * Every function that returns a tenscope_status reports trouble by it, and tenscope_last_error() says in words what it
- * was. A run may be used from any number of threads. Nothing of the caller's is kept after a call returns. */
+ * was. What the caller does wrong (NULL, a negative size, a dtype that is none, a run that is closed) is reported
+ * always, usually as TENSCOPE_INVALID_ARGUMENT, and nothing is recorded; trouble while recording, such as a full disk,
+ * only where the run is strict. A run may be used from any number of threads, also while one of them closes it. Nothing
+ * of the caller's is kept after a call returns. */
 #ifndef TENSCOPE_TENSCOPE_H
 #define TENSCOPE_TENSCOPE_H
 
@@ -87,7 +90,7 @@ const char* tenscope_last_error(void); /* of this thread's last call that failed
 
 /* Begins a recording in base/<name>/. options may be NULL. */
 tenscope_status tenscope_open(const char* base, const tenscope_options* options, tenscope_run** run);
-/* Ends it and frees `run`, also where it fails; NULL is ignored. */
+/* Ends it and frees what it holds, also where it fails; NULL is ignored. A call with the handle fails from then on. */
 tenscope_status tenscope_close(tenscope_run* run);
 
 /* A tensor in host memory. Strides are in elements; NULL: C order. */
@@ -105,7 +108,7 @@ tenscope_status tenscope_next_step(tenscope_run* run);
 tenscope_status tenscope_set_step(tenscope_run* run, int64_t step);
 tenscope_status tenscope_flush(tenscope_run* run);
 
-const char* tenscope_path(const tenscope_run* run); /* the run's folder; valid until it is closed */
+const char* tenscope_path(const tenscope_run* run); /* the run's folder */
 uint64_t tenscope_dropped(const tenscope_run* run); /* events that could not be recorded */
 
 #pragma GCC visibility pop

@@ -1,8 +1,16 @@
+// Overview. What a caller does wrong is told by the returned status, whether the run is strict or not: every argument
+// is looked at before it is handed on. What goes wrong while recording (a full disk) is the run's affair. A handle is
+// never freed, only emptied: a call with one that was closed, also by another thread, finds that out instead of freed
+// memory.
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "core/dlpack.hpp"
@@ -11,8 +19,12 @@
 #include "tenscope/tenscope.h"
 
 struct tenscope_run {
-  tenscope::Run run;
+  std::optional<tenscope::Run> run;  // until the last call that uses it has ended
   std::string path;
+  std::atomic<std::uint64_t> holders{1};  // the caller, until it closes, and the calls that are under way
+  std::atomic<bool> is_closed{false};
+  std::atomic<std::uint64_t> dropped{0};  // when it was closed
+  tenscope_run* next = nullptr;
 };
 
 namespace tenscope {
@@ -22,6 +34,40 @@ static_assert(TENSCOPE_F64 == static_cast<int>(DType::F64) && TENSCOPE_C128 == s
 static_assert(TENSCOPE_C128 == kDTypeCount - 1);
 
 thread_local std::string last_error;
+
+std::atomic<tenscope_run*> all_runs{nullptr};  // so that closed handles are no leaks
+
+void keep(tenscope_run* run) noexcept {
+  run->next = all_runs.load();
+  while (!all_runs.compare_exchange_weak(run->next, run)) {
+  }
+}
+
+void let_go(tenscope_run* run) noexcept {
+  if (run->holders.fetch_sub(1) == 1) run->run.reset();
+}
+
+// A run in use: another thread may close it, but not free it.
+class Held {
+ public:
+  explicit Held(tenscope_run* run) : run_(run) {
+    if (run == nullptr) throw Error(ErrorCode::InvalidArgument, "the run is NULL");
+    std::uint64_t holders = run->holders.load();
+    while (holders > 0 && !run->holders.compare_exchange_weak(holders, holders + 1)) {
+    }
+    if (holders == 0) throw Error(ErrorCode::InvalidArgument, "the run is closed");
+    if (!run->is_closed) return;
+    let_go(run);
+    throw Error(ErrorCode::InvalidArgument, "the run is closed");
+  }
+  ~Held() { let_go(run_); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  Run* operator->() const noexcept { return &*run_->run; }
+
+ private:
+  tenscope_run* run_;
+};
 
 tenscope_status status_of(ErrorCode code) noexcept {
   switch (code) {
@@ -87,6 +133,12 @@ EventInfo info_of(const tenscope_event* given) {
   const tenscope_event event = as_known(*given, "tenscope_event");
   require(event.name != nullptr, "the event has no name");
   require(event.inputs != nullptr || event.input_count == 0, "the event's inputs are NULL, but counted");
+  if (event.meta != nullptr && *event.meta != '\0') {
+    simdjson::dom::parser parser;
+    simdjson::dom::object object;
+    require(parser.parse(std::string_view(event.meta)).get(object) == simdjson::SUCCESS,
+            "the event's meta is not the text of one JSON object");
+  }
   EventInfo info;
   info.name = event.name;
   info.site = text_of(event.site);
@@ -96,14 +148,25 @@ EventInfo info_of(const tenscope_event* given) {
   info.root = text_of(event.root);
   info.cls = text_of(event.cls);
   info.meta = text_of(event.meta);
-  for (std::size_t i = 0; i < event.input_count; ++i) info.inputs.push_back(text_of(event.inputs[i]));
+  for (std::size_t i = 0; i < event.input_count; ++i) {
+    require(event.inputs[i] != nullptr, "the name of an input of the event is NULL");
+    info.inputs.emplace_back(event.inputs[i]);
+  }
   return info;
+}
+
+// A run that is not strict would count a tensor that cannot be, and say nothing.
+TensorView checked(const TensorView& view) {
+  validate(view);
+  return view;
 }
 
 RunOptions options_of(const tenscope_options* given) {
   RunOptions options;
   if (given == nullptr) return options;
   const tenscope_options known = as_known(*given, "tenscope_options");
+  require(known.rank >= 0 && known.world_size >= 0, "the rank or the world_size is negative");
+  require(known.world_size == 0 || known.rank < known.world_size, "the rank is not below the world_size");
   options.name = text_of(known.name);
   options.rank = known.rank;
   options.world_size = std::max(known.world_size, 1);
@@ -118,8 +181,9 @@ RunOptions options_of(const tenscope_options* given) {
 template <class Value>
 tenscope_status record(tenscope_run* run, const tenscope_event* event, const Value& value) noexcept {
   return guarded([&] {
-    require(run != nullptr, "the run is NULL");
-    run->run.record(info_of(event), value());
+    const Held held(run);
+    const EventInfo info = info_of(event);
+    held->record(info, value());
   });
 }
 
@@ -136,16 +200,24 @@ tenscope_status tenscope_open(const char* base, const tenscope_options* options,
   return guarded([&] {
     require(base != nullptr && run != nullptr, "a run needs a folder to lie in, and a place for the handle");
     *run = nullptr;
-    auto opened = std::unique_ptr<tenscope_run>(new tenscope_run{Run(base, options_of(options)), {}});
-    opened->path = opened->run.path().string();
+    auto opened = std::make_unique<tenscope_run>();
+    opened->run.emplace(base, options_of(options));
+    opened->path = opened->run->path().string();
+    keep(opened.get());
     *run = opened.release();
   });
 }
 
 tenscope_status tenscope_close(tenscope_run* run) {
   return guarded([&] {
-    const std::unique_ptr<tenscope_run> owner(run);
-    if (run != nullptr) run->run.close();
+    if (run == nullptr) return;
+    require(!run->is_closed.exchange(true), "the run is closed already");
+    const auto release = [](tenscope_run* closed) {
+      closed->dropped = closed->run->dropped();
+      let_go(closed);
+    };
+    const std::unique_ptr<tenscope_run, decltype(release)> owner(run, release);
+    run->run->close();
   });
 }
 
@@ -154,9 +226,10 @@ tenscope_status tenscope_record_tensor(tenscope_run* run, const tenscope_event* 
                                        const int64_t* strides) {
   return record(run, event, [&] {
     require(dtype >= 0 && dtype < kDTypeCount, "there is no such dtype");
-    require(ndim >= 0 && (ndim == 0 || shape != nullptr), "the tensor has no shape");
+    require(ndim >= 0, "the tensor's number of axes is negative");
+    require(ndim == 0 || shape != nullptr, "the tensor's shape is NULL");
     const auto rank = static_cast<std::size_t>(ndim);
-    return TensorView{data, static_cast<DType>(dtype), {shape, rank}, {strides, strides == nullptr ? 0 : rank}, "cpu"};
+    return checked({data, static_cast<DType>(dtype), {shape, rank}, {strides, strides == nullptr ? 0 : rank}, "cpu"});
   });
 }
 
@@ -176,14 +249,15 @@ tenscope_status tenscope_record_dlpack(tenscope_run* run, const tenscope_event* 
                               "it to the host first",
                               tensor.device.type));
     }
-    require(tensor.ndim >= 0 && (tensor.ndim == 0 || tensor.shape != nullptr), "the DLTensor has no shape");
+    require(tensor.ndim >= 0, "the DLTensor's number of axes is negative");
+    require(tensor.ndim == 0 || tensor.shape != nullptr, "the DLTensor's shape is NULL");
     const auto rank = static_cast<std::size_t>(tensor.ndim);
     const auto* data = static_cast<const char*>(tensor.data);
-    return TensorView{data == nullptr ? nullptr : data + tensor.byte_offset,
-                      *dtype,
-                      {tensor.shape, rank},
-                      {tensor.strides, tensor.strides == nullptr ? 0 : rank},
-                      "cpu"};
+    return checked({data == nullptr ? nullptr : data + tensor.byte_offset,
+                    *dtype,
+                    {tensor.shape, rank},
+                    {tensor.strides, tensor.strides == nullptr ? 0 : rank},
+                    "cpu"});
   });
 }
 
@@ -203,26 +277,26 @@ tenscope_status tenscope_record_text(tenscope_run* run, const tenscope_event* ev
 }
 
 tenscope_status tenscope_next_step(tenscope_run* run) {
-  return guarded([&] {
-    require(run != nullptr, "the run is NULL");
-    run->run.step();
-  });
+  return guarded([&] { Held(run)->step(); });
 }
 
 tenscope_status tenscope_set_step(tenscope_run* run, int64_t step) {
   return guarded([&] {
-    require(run != nullptr, "the run is NULL");
-    run->run.step(step);
+    const Held held(run);
+    require(step >= 0, "the step is negative");
+    held->step(step);
   });
 }
 
 tenscope_status tenscope_flush(tenscope_run* run) {
-  return guarded([&] {
-    require(run != nullptr, "the run is NULL");
-    run->run.flush();
-  });
+  return guarded([&] { Held(run)->flush(); });
 }
 
 const char* tenscope_path(const tenscope_run* run) { return run == nullptr ? "" : run->path.c_str(); }
 
-uint64_t tenscope_dropped(const tenscope_run* run) { return run == nullptr ? 0 : run->run.dropped(); }
+uint64_t tenscope_dropped(const tenscope_run* run) {
+  std::uint64_t count = run == nullptr ? 0 : run->dropped.load();
+  if (run == nullptr || run->is_closed) return count;
+  guarded([&] { count = Held(const_cast<tenscope_run*>(run))->dropped(); });
+  return count;
+}

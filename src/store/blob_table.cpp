@@ -12,6 +12,7 @@ std::optional<BlobTable::Known> BlobTable::find(const Fingerprint& fingerprint, 
   for (const Entry& entry : bucket_of(fingerprint)) {
     if (!entry.holds(fingerprint, dtype, size_bytes)) continue;
     Known known{.stats = entry.summary.stats};
+    if (entry.has_sketch) known.sketch = entry.sketch;
     if (entry.segment >= oldest_segment) known.blob = BlobRef{entry.segment, entry.offset, size_bytes};
     return known;
   }
@@ -19,9 +20,10 @@ std::optional<BlobTable::Known> BlobTable::find(const Fingerprint& fingerprint, 
 }
 
 void BlobTable::insert(const Summary& summary, DType dtype, std::uint64_t size_bytes,
-                       const std::optional<BlobRef>& blob) {
+                       const std::optional<BlobRef>& blob, const std::optional<SketchAt>& sketch) {
   std::lock_guard guard(mutex_);
-  Entry entry{.summary = summary, .size_bytes = size_bytes, .dtype = dtype};
+  Entry entry{.summary = summary, .size_bytes = size_bytes, .dtype = dtype, .has_sketch = sketch.has_value()};
+  if (sketch) entry.sketch = *sketch;
   if (blob) {
     entry.segment = static_cast<std::int32_t>(blob->segment);
     entry.offset = blob->offset;

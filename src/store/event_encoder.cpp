@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "core/json_writer.hpp"
+#include "store/shards.hpp"
+#include "store/sketch_text.hpp"
 
 namespace tenscope::store {
 namespace {
@@ -42,15 +44,22 @@ void put_json(TextBuffer& out, std::string_view json) {
 }
 
 void put_meta(TextBuffer& out, const EventInfo& info) {
-  if (info.meta.empty() && info.inputs.empty()) return;
+  if (info.meta.empty() && info.inputs.empty() && info.shard == nullptr) return;
   out.put(R"(,"meta":)");
-  if (info.inputs.empty()) return put_json(out, info.meta);
-  std::string_view separator = R"({"inputs":[")";
-  for (const std::string_view input : info.inputs) {
-    out.put(std::exchange(separator, R"(",")"));
-    out.put_escaped(input);
+  if (info.inputs.empty() && info.shard == nullptr) return put_json(out, info.meta);
+  out.put('{');
+  if (!info.inputs.empty()) {
+    std::string_view separator = R"("inputs":[")";
+    for (const std::string_view input : info.inputs) {
+      out.put(std::exchange(separator, R"(",")"));
+      out.put_escaped(input);
+    }
+    out.put(R"("])");
   }
-  out.put(R"("])");
+  if (info.shard != nullptr) {
+    out.put(info.inputs.empty() ? R"("shard":)" : R"(,"shard":)");
+    out.put(shard_json(*info.shard));
+  }
   const auto brace = info.meta.find('{');
   const std::string_view rest = brace == std::string_view::npos ? "}" : info.meta.substr(brace + 1);
   if (const auto next = rest.find_first_not_of(" \t\r\n"); next != rest.npos && rest[next] != '}') out.put(',');
@@ -126,6 +135,17 @@ void put_stats(TextBuffer& out, DType dtype, const Stats& stats) {
   put_count(out, R"(,"zero":)", stats.zero);
   put_count(out, R"(,"subnormal":)", stats.subnormal);
   out.put('}');
+}
+
+void put_sketch_member(TextBuffer& out, DType dtype, const TensorContent& content) {
+  if (content.sketch) {
+    out.put(R"(,"sketch":")");
+    put_sketch(out, dtype, *content.sketch);
+    out.put('"');
+  } else if (content.sketch_of) {
+    out.put(R"(,"sketch":)");
+    out.put_uint(*content.sketch_of);
+  }
 }
 
 void put_shape(TextBuffer& out, std::span<const std::int64_t> shape) {
@@ -247,7 +267,7 @@ void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, 
 }
 
 void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, const TensorView& tensor,
-                  const Summary& summary, const std::optional<BlobRef>& blob, bool is_cut) {
+                  const TensorContent& content) {
   put_info(out, info, thread);
   out.put(R"(,"tensor":{"dtype":")");
   out.put(to_string(tensor.dtype));
@@ -256,11 +276,12 @@ void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, 
   out.put(']');
   if (tensor.device != "cpu") put_member(out, R"(,"device":")", tensor.device);
   out.put(R"(,"fp":")");
-  out.put_hex(summary.fingerprint.high);
-  out.put_hex(summary.fingerprint.low);
+  out.put_hex(content.summary.fingerprint.high);
+  out.put_hex(content.summary.fingerprint.low);
   out.put('"');
-  put_stats(out, tensor.dtype, summary.stats);
-  if (blob) {
+  put_stats(out, tensor.dtype, content.summary.stats);
+  put_sketch_member(out, tensor.dtype, content);
+  if (const auto& blob = content.blob) {
     out.put(R"(,"at":[)");
     out.put_int(blob->segment);
     out.put(',');
@@ -270,7 +291,7 @@ void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, 
     out.put(']');
   } else if (!info.file.empty()) {
     put_member(out, R"(,"file":")", info.file);
-  } else if (is_cut) {
+  } else if (content.is_cut) {
     put_member(out, R"(,"cut":")", kBudgetNote);
   }
   out.put('}');

@@ -39,9 +39,17 @@ class TextBuffer {
 // An event as a line of the journal tells it, from `,"th":` up to the checksum: what stands before (seq and t) is known
 // only when the line is appended. `info.step` is the event's step; `info.call` < 0 leaves the call out.
 void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, const EventValue& value);
-// is_cut: a budget left the bytes out.
+
+// What a line tells of a tensor's content.
+struct TensorContent {
+  Summary summary;
+  std::optional<Sketch> sketch;  // or that of the event with seq `sketch_of`, or none
+  std::optional<std::uint64_t> sketch_of;
+  std::optional<BlobRef> blob;
+  bool is_cut = false;  // a budget left the bytes out
+};
 void encode_event(TextBuffer& out, const EventInfo& info, std::uint64_t thread, const TensorView& tensor,
-                  const Summary& summary, const std::optional<BlobRef>& blob, bool is_cut = false);
+                  const TensorContent& content);
 
 // An entry of a safetensors header, cut where what is known only on writing goes in:
 //   "name@step#call   ~N   ":{"dtype":"F32","shape":[2,3],"data_offsets":[   0,24   ]}

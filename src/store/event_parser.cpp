@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "store/sketch_text.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/tensor_view.hpp"
 
@@ -198,6 +199,7 @@ TensorRecord get_tensor(object json) {
   tensor.device = "cpu";
   bool has_dtype = false;
   bool has_shape = false;
+  std::optional<std::string_view> sketch;
   for (auto member : json) {
     field entry = unwrap(std::move(member), "tensor");
     const std::string_view key = unwrap(entry.unescaped_key(), "tensor");
@@ -219,6 +221,11 @@ TensorRecord get_tensor(object json) {
       tensor.fingerprint = *fingerprint;
     } else if (key == "stats") {
       get_stats(unwrap(json_value.get_object(), key), tensor.stats);
+    } else if (key == "sketch") {
+      if (unwrap(json_value.type(), key) == json_type::number)
+        tensor.sketch_of = unwrap(json_value.get_uint64(), key);
+      else
+        sketch = get_text(json_value, key);
     } else if (key == "at") {
       tensor.blob = get_blob(json_value);
     } else if (key == "file") {
@@ -228,6 +235,10 @@ TensorRecord get_tensor(object json) {
     }
   }
   if (!has_dtype || !has_shape) refuse("tensor: it has no dtype or no shape");
+  if (sketch) {
+    tensor.sketch = parse_sketch(*sketch, tensor.dtype);
+    if (!tensor.sketch) refuse("sketch: not base64 of sums of this dtype");
+  }
   const std::uint64_t bytes = required_bytes(tensor);
   if (tensor.blob && tensor.blob->size_bytes != bytes) {
     refuse(fmt::format("at: {} bytes, but dtype and shape ask for {}", tensor.blob->size_bytes, bytes));

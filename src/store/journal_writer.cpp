@@ -111,6 +111,7 @@ void JournalWriter::rotate(std::uint64_t bytes) {
   std::swap(part_, part);
   const std::uint64_t size = std::exchange(tail_, 0);
   ++next_part_;
+  first_seq_.store(next_seq_, std::memory_order_relaxed);
   part.window.unmap();
   part.file.truncate(size);
   if (options_.on_part) options_.on_part(finished, size);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -36,6 +37,8 @@ class JournalWriter {
   void close(std::string_view last_word = {});
 
   std::uint64_t size_bytes() const noexcept;  // of the current part
+  // The first seq of the current part; without a lock, so another thread may have begun the next one.
+  std::uint64_t first_seq() const noexcept { return first_seq_.load(std::memory_order_relaxed); }
   bool is_closed() const noexcept;
 
  private:
@@ -58,6 +61,7 @@ class JournalWriter {
   Part part_;
   std::uint64_t tail_ = 0;
   std::uint64_t next_seq_ = 0;
+  std::atomic<std::uint64_t> first_seq_{0};
   std::uint64_t next_part_ = 0;
   std::uint64_t next_chunk_;
 };

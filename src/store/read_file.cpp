@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -72,6 +74,17 @@ ReadMapping::ReadMapping(const std::filesystem::path& path) {
 
 ReadMapping::~ReadMapping() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void ReadMapping::release() const noexcept {
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
+std::size_t most_open_files() noexcept {
+  constexpr rlim_t kMost = 256;
+  struct rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  return std::clamp<rlim_t>(limit.rlim_cur / 8, 1, kMost);
 }
 
 std::string read_text(const std::filesystem::path& path, std::size_t limit) {

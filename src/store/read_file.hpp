@@ -39,11 +39,15 @@ class ReadMapping {
   ReadMapping& operator=(const ReadMapping&) = delete;
 
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  void release() const noexcept;  // gives its memory back; what is looked at again is read again
 
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
+
+// How many files one job of this process may hold open at a time: an eighth of what the system lets the process have.
+std::size_t most_open_files() noexcept;
 
 std::string read_text(const std::filesystem::path& path,
                       std::size_t limit);  // throws NotFound, Io; Corrupt above `limit`

@@ -2,78 +2,37 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <deque>
-#include <map>
-#include <mutex>
+#include <cmath>
+#include <iterator>
+#include <limits>
 #include <set>
-#include <thread>
-#include <unordered_map>
-#include <unordered_set>
 
+#include "kernels/parallel.hpp"
+#include "kernels/sketch.hpp"
 #include "store/event_parser.hpp"
+#include "store/fetch.hpp"
 #include "store/journal_reader.hpp"
 #include "store/read_file.hpp"
+#include "store/recorded_part.hpp"
 #include "store/run_folder.hpp"
+#include "store/shards.hpp"
 #include "store/tensor_storage.hpp"
-#include "store/writer_account.hpp"
+#include "store/writer_reader.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/glob.hpp"
 #include "tenscope/reader.hpp"
 
-// Overview: opening reads every journal once and keeps a row per event: what queries ask for, and where its line
-// stands. The rest of an event is parsed again from the journal when asked for. Nothing changes after the constructor
-// but caches: the mappings of segments (TensorStorage, shared with the views given out) and, per thread, the last block
-// of journal read.
+// Overview: opening reads every journal once (writer_reader.hpp), several writers at a time, and keeps a row per event:
+// what queries ask for, and where its line stands. The rest of an event is parsed again from the journal when asked
+// for. Nothing changes after the constructor but caches: the mappings of segments (TensorStorage, shared with the views
+// given out) and, per thread, the last block of journal read.
 namespace tenscope {
 
 using namespace store;
 
 namespace {
 
-constexpr std::size_t kMostOpenFiles = 256;
 constexpr std::size_t kBlockBytes = 256u << 10;
-
-struct Row {
-  std::uint64_t offset = 0;
-  std::int64_t step = 0;
-  std::int64_t call = 0;
-  std::uint32_t size = 0;
-  std::uint32_t name = 0;
-  std::uint32_t part = 0;
-  EventKind kind = EventKind::Value;
-  bool is_tensor = false;
-  bool has_nonfinite = false;
-};
-
-// A journal file, kept open where there are not too many.
-struct Part {
-  fs::path path;
-  std::size_t writer = 0;
-  ReadFile file;
-};
-
-class NameTable {
- public:
-  std::uint32_t intern(std::string_view name) {
-    const auto found = ids_.find(name);
-    if (found != ids_.end()) return found->second;
-    names_.emplace_back(name);
-    const auto id = static_cast<std::uint32_t>(names_.size() - 1);
-    ids_.emplace(names_.back(), id);
-    return id;
-  }
-  std::optional<std::uint32_t> find(std::string_view name) const {
-    const auto found = ids_.find(name);
-    return found == ids_.end() ? std::nullopt : std::optional(found->second);
-  }
-  const std::string& operator[](std::uint32_t id) const { return names_[id]; }
-  std::size_t size() const { return names_.size(); }
-
- private:
-  std::deque<std::string> names_;
-  std::unordered_map<std::string_view, std::uint32_t> ids_;
-};
 
 // The last block of a journal that this thread has read, so that events read in order cost one read per block.
 struct Block {
@@ -97,24 +56,26 @@ bool is_of_a_step(EventKind kind) {
 
 struct Reader::Impl {
   fs::path path;
+  Fetcher fetcher;
   RunFile run_file;
   std::vector<WriterInfo> writers;
   std::vector<Problem> problems;
   std::vector<Loss> losses;
-  std::vector<Part> parts;
-  std::vector<Row> rows;
+  std::vector<JournalPart> parts;
+  std::vector<std::size_t> writer_of_part;
+  std::vector<Row> rows;               // by writer
+  std::vector<std::size_t> first_row;  // of each writer
   NameTable names;
   std::shared_ptr<TensorStorage> storage;
   std::uint64_t id = 0;  // tells the readers of a process apart
 
   void read_run_json();
-  void read_writer(const WriterFolder& folder);
-  void read_part(Part& part, std::optional<std::uint64_t>& next_seq, WriterAccount& account);
-  void add_line(std::string_view line, std::uint64_t offset, EventParser& parser,
-                std::optional<std::uint64_t>& next_seq, WriterAccount& account);
-  void find_missing_ranks();
+  void read_writers(const std::vector<WriterFolder>& folders);
+  void add(WriterContent content);
+  void find_missing_ranks(const std::vector<WriterFolder>& folders);
   std::string_view line_of(const Row& row, Block& block) const;
   Event parse(EventId event) const;
+  std::optional<EventId> event_with_seq(std::size_t writer, std::uint64_t seq) const;
 };
 
 void Reader::Impl::read_run_json() {
@@ -131,58 +92,53 @@ void Reader::Impl::read_run_json() {
   }
 }
 
-// A ring's writer renames its journal when it goes on to the next part. The current file is opened before the parts are
-// listed, so that none is missed; it may then be among them.
-void Reader::Impl::read_writer(const WriterFolder& folder) {
-  const fs::path current_path = folder.path / kJournalFile;
-  ReadFile current;
-  for (int attempt = 0; !current.is_open(); ++attempt) {
-    try {
-      current = ReadFile(current_path);
-    } catch (const Error& error) {
-      if (attempt == 3) {
-        problems.push_back({current_path, 0, error.what()});
-        break;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+// On several threads; taken over in the order of the folders, so that everything is as if one had read them.
+void Reader::Impl::read_writers(const std::vector<WriterFolder>& folders) {
+  if (folders.empty()) return;
+  const std::size_t most_files = most_open_files();
+  const std::size_t kept_open = most_files / folders.size();
+  const int threads = kernels::worker_count(folders.size(), most_files);
+  kernels::make_in_order(
+      folders.size(), threads,
+      [&](std::size_t i) { return read_writer(folders[i], fetcher, run_file.is_ring, kept_open); },
+      [this](WriterContent content) { add(std::move(content)); });
+}
+
+void Reader::Impl::add(WriterContent content) {
+  constexpr std::size_t kMostRows = std::numeric_limits<EventId>::max();
+  std::move(content.problems.begin(), content.problems.end(), std::back_inserter(problems));
+  std::move(content.losses.begin(), content.losses.end(), std::back_inserter(losses));
+  if (content.rows.size() > kMostRows - rows.size()) {
+    problems.push_back({path / content.info.folder, 0, fmt::format("a run has more than {} events", kMostRows)});
+    content.rows.resize(kMostRows - rows.size());
+    content.info.event_count = content.rows.size();
   }
-  writers.push_back(
-      {.folder = folder.path.filename().string(), .rank = folder.rank, .running = is_being_written(folder.path)});
-  const std::size_t writer = writers.size() - 1;
-  const std::size_t first_row = rows.size();
-  std::optional<std::uint64_t> next_seq = run_file.is_ring ? std::nullopt : std::optional<std::uint64_t>(0);
-  WriterAccount account;
-  for (const fs::path& part_path : journal_parts(folder.path)) {
-    try {
-      ReadFile file(part_path);
-      if (current.is_open() && file.inode() == current.inode()) continue;
-      parts.push_back({part_path, writer, std::move(file)});
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::NotFound) problems.push_back({part_path, 0, error.what()});
-      continue;  // the ring has dropped it
-    }
-    read_part(parts.back(), next_seq, account);
+  std::vector<std::uint32_t> ids(content.names.size());
+  for (std::uint32_t i = 0; i < ids.size(); ++i) ids[i] = names.intern(content.names[i]);
+  const auto first_part = static_cast<std::uint32_t>(parts.size());
+  std::move(content.parts.begin(), content.parts.end(), std::back_inserter(parts));
+  writer_of_part.resize(parts.size(), writers.size());
+  first_row.push_back(rows.size());
+  for (Row row : content.rows) {
+    row.name = ids[row.name];
+    row.part += first_part;
+    rows.push_back(row);
   }
-  if (current.is_open()) {
-    parts.push_back({current_path, writer, std::move(current)});
-    read_part(parts.back(), next_seq, account);
-  }
-  WriterInfo& info = writers.back();
-  info.event_count = rows.size() - first_row;
-  account.finish(folder.path, run_file.is_ring, info, losses, problems);
+  writers.push_back(std::move(content.info));
 }
 
 // A rank that should have taken part and has no folder: it never opened its run, or its folder was lost.
-void Reader::Impl::find_missing_ranks() {
+void Reader::Impl::find_missing_ranks(const std::vector<WriterFolder>& folders) {
+  constexpr std::size_t kMostTold = 16;
   std::set<int> ranks;
-  for (const WriterInfo& writer : writers) ranks.insert(writer.rank);
-  if (ranks.empty() || run_state(writers) == RunState::Running) return;
-  constexpr int kMostTold = 16;
-  int missing = 0;
-  for (int rank = 0; rank < run_file.world_size && missing < kMostTold; ++rank) {
-    if (ranks.contains(rank)) continue;
-    ++missing;
+  for (const WriterFolder& folder : folders) ranks.insert(folder.rank);
+  if (ranks.empty()) return;
+  std::vector<int> missing;
+  for (int rank = 0; rank < run_file.world_size && missing.size() < kMostTold; ++rank)
+    if (!ranks.contains(rank)) missing.push_back(rank);
+  const auto is_running = [](const WriterFolder& folder) { return is_being_written(folder.path); };
+  if (missing.empty() || std::ranges::any_of(folders, is_running)) return;  // they may come yet
+  for (const int rank : missing) {
     const std::string folder = fmt::format("rank-{}", rank);
     losses.push_back({.writer = folder,
                       .reason = fmt::format("there is no such folder, but {} ranks took part", run_file.world_size)});
@@ -190,67 +146,13 @@ void Reader::Impl::find_missing_ranks() {
   }
 }
 
-void Reader::Impl::read_part(Part& part, std::optional<std::uint64_t>& next_seq, WriterAccount& account) {
-  constexpr std::uint64_t kShortLine = 200;  // a guess that keeps the rows from being copied often
-  try {
-    rows.reserve(rows.size() + part.file.size() / kShortLine);
-    JournalReader journal(part.file, part.path, problems);
-    EventParser parser;
-    for (LineBatch batch; journal.next(batch);) {
-      for (const LineRef& line : batch.lines) {
-        add_line(batch.text.substr(line.begin, line.size), batch.offset + line.begin, parser, next_seq, account);
-      }
-    }
-  } catch (const Error& error) {
-    problems.push_back({part.path, 0, error.what()});
-  }
-  if (parts.size() > kMostOpenFiles) part.file = ReadFile();
-}
-
-void Reader::Impl::add_line(std::string_view line, std::uint64_t offset, EventParser& parser,
-                            std::optional<std::uint64_t>& next_seq, WriterAccount& account) {
-  const fs::path& file = parts.back().path;
-  EventHead head;
-  try {
-    parser.parse_head(line, head);
-  } catch (const Error& error) {
-    problems.push_back({file, offset, fmt::format("a line that is no event: {}", error.what())});
-    return;
-  }
-  if (next_seq && head.seq != *next_seq) {
-    const std::uint64_t line_before = rows.empty() ? 0 : rows.back().offset;
-    const bool is_explained = std::any_of(problems.rbegin(), problems.rend(), [&](const Problem& problem) {
-      return problem.file == file && problem.offset >= line_before && problem.offset < offset;
-    });
-    if (!is_explained) {
-      problems.push_back({file, offset, fmt::format("a gap: event {} where {} was due", head.seq, *next_seq)});
-    }
-  }
-  next_seq = head.seq + 1;
-  if (rows.size() == std::numeric_limits<EventId>::max()) {
-    throw Error(ErrorCode::Unsupported, fmt::format("a run has more than {} events", rows.size()));
-  }
-  rows.push_back({.offset = offset,
-                  .step = head.step,
-                  .call = head.call,
-                  .size = static_cast<std::uint32_t>(line.size()),
-                  .name = names.intern(head.name),
-                  .part = static_cast<std::uint32_t>(parts.size() - 1),
-                  .kind = head.kind,
-                  .is_tensor = head.is_tensor,
-                  .has_nonfinite = head.has_nonfinite});
-  account.add(head, names[rows.back().name], line, offset, parser);
-}
-
 // The text of a row's line, with room behind it for the parser; valid until the block's next use.
 std::string_view Reader::Impl::line_of(const Row& row, Block& block) const {
   if (!block.covers(id, row)) {
-    const Part& part = parts[row.part];
     const std::size_t size = std::max<std::size_t>(kBlockBytes, row.size);
     block.bytes.resize(size + simdjson::SIMDJSON_PADDING);
     block.reader = 0;
-    block.size = part.file.is_open() ? part.file.read(row.offset, {block.bytes.data(), size})
-                                     : ReadFile(part.path).read(row.offset, {block.bytes.data(), size});
+    block.size = parts[row.part].read(row.offset, {block.bytes.data(), size});
     block.reader = id;
     block.part = row.part;
     block.offset = row.offset;
@@ -284,11 +186,17 @@ Reader::Reader(const std::filesystem::path& path, ReaderOptions options) : impl_
   static std::atomic<std::uint64_t> next_id{1};
   impl_->id = next_id++;
   impl_->path = resolve_run(path);
+  impl_->fetcher = Fetcher(impl_->path);
   impl_->read_run_json();
-  const std::vector<WriterFolder> folders = writer_folders(impl_->path);
-  for (const WriterFolder& folder : folders) impl_->read_writer(folder);
-  impl_->find_missing_ranks();
-  impl_->storage = std::make_shared<TensorStorage>(folders, impl_->run_file.is_ring, options.check_fingerprints);
+  const std::vector<WriterFolder> all = writer_folders(impl_->path);
+  const std::set<int> wanted(options.ranks.begin(), options.ranks.end());
+  std::vector<WriterFolder> folders;
+  std::ranges::copy_if(all, std::back_inserter(folders),
+                       [&](const WriterFolder& folder) { return wanted.empty() || wanted.contains(folder.rank); });
+  impl_->read_writers(folders);
+  impl_->find_missing_ranks(all);
+  impl_->storage =
+      std::make_shared<TensorStorage>(folders, impl_->fetcher, impl_->run_file.is_ring, options.check_fingerprints);
 }
 
 Reader::~Reader() = default;
@@ -306,7 +214,10 @@ EventKind Reader::kind(EventId id) const noexcept { return impl_->rows[id].kind;
 std::string_view Reader::name(EventId id) const noexcept { return impl_->names[impl_->rows[id].name]; }
 std::int64_t Reader::step(EventId id) const noexcept { return impl_->rows[id].step; }
 std::int64_t Reader::call(EventId id) const noexcept { return impl_->rows[id].call; }
-std::size_t Reader::writer_index(EventId id) const noexcept { return impl_->parts[impl_->rows[id].part].writer; }
+std::size_t Reader::writer_index(EventId id) const noexcept { return impl_->writer_of_part[impl_->rows[id].part]; }
+EventId Reader::first_event(std::size_t writer) const noexcept {
+  return static_cast<EventId>(impl_->first_row[writer]);
+}
 bool Reader::is_tensor(EventId id) const noexcept { return impl_->rows[id].is_tensor; }
 bool Reader::has_nonfinite(EventId id) const noexcept { return impl_->rows[id].has_nonfinite; }
 
@@ -316,13 +227,15 @@ std::vector<EventId> Reader::find(const Query& query) const {
     for (std::uint32_t i = 0; i < impl_->names.size(); ++i) is_wanted[i] = matches_glob(impl_->names[i], query.name);
   }
   std::vector<EventId> result;
-  for (EventId id = 0; id < impl_->rows.size(); ++id) {
-    const Row& row = impl_->rows[id];
-    if (!is_wanted[row.name] || (query.step && row.step != *query.step) || (query.call && row.call != *query.call))
-      continue;
-    if (query.kind && row.kind != *query.kind) continue;
-    if (query.rank && impl_->writers[impl_->parts[row.part].writer].rank != *query.rank) continue;
-    result.push_back(id);
+  for (std::size_t writer = 0; writer < impl_->writers.size(); ++writer) {
+    if (query.rank && impl_->writers[writer].rank != *query.rank) continue;
+    const std::size_t end = impl_->first_row[writer] + impl_->writers[writer].event_count;
+    for (std::size_t id = impl_->first_row[writer]; id < end; ++id) {
+      const Row& row = impl_->rows[id];
+      if (!is_wanted[row.name] || (query.step && row.step != *query.step) || (query.call && row.call != *query.call))
+        continue;
+      if (!query.kind || row.kind == *query.kind) result.push_back(static_cast<EventId>(id));
+    }
   }
   return result;
 }
@@ -354,6 +267,49 @@ std::vector<std::int64_t> Reader::steps(std::string_view name) const {
 bool Reader::has_bytes(EventId id, const TensorRecord& record) const {
   return impl_->storage->has_bytes(writer_index(id), record);
 }
+
+std::optional<EventId> Reader::Impl::event_with_seq(std::size_t writer, std::uint64_t seq) const {
+  auto low = static_cast<EventId>(first_row[writer]);
+  auto high = static_cast<EventId>(low + writers[writer].event_count);
+  const std::uint64_t first = low < high ? parse(low).seq : seq;
+  if (seq < first) return std::nullopt;
+  // The first guess is right where no line is missing.
+  for (auto middle = static_cast<EventId>(std::min<std::uint64_t>(low + (seq - first), high - 1)); low < high;
+       middle = low + (high - low) / 2) {
+    const std::uint64_t found = parse(middle).seq;
+    if (found == seq) return middle;
+    if (found < seq)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return std::nullopt;
+}
+
+std::optional<Sketch> Reader::sketch(EventId id) const {
+  const Event event = impl_->parse(id);
+  const TensorRecord* record = std::get_if<TensorRecord>(&event.value);
+  if (record == nullptr) return std::nullopt;
+  if (record->sketch) return *record->sketch;
+  if (record->sketch_of) {
+    const auto other = impl_->event_with_seq(writer_index(id), *record->sketch_of);
+    const Event first = other ? impl_->parse(*other) : Event();
+    const TensorRecord* told = std::get_if<TensorRecord>(&first.value);
+    if (told != nullptr && told->sketch && told->fingerprint == record->fingerprint) return *told->sketch;
+  }
+  const std::optional<Shard> shard = parse_shard(event.meta);
+  if (!shard && record->stats.count == 1) {
+    Sketch only;
+    only.sums[0] = std::isfinite(record->stats.min) ? record->stats.min : 0;
+    return only;
+  }
+  if (!has_bytes(id, *record)) return std::nullopt;
+  const TensorData data = tensor(id);
+  const RecordedPart part(shard, data.view);
+  return part.is_sketched() ? std::optional(kernels::sketch(data.view, part.part())) : std::nullopt;
+}
+
+void Reader::release(std::size_t writer) const noexcept { impl_->storage->release(writer); }
 
 TensorData Reader::tensor(EventId id) const {
   const Event event = impl_->parse(id);

@@ -58,6 +58,18 @@ TEST(Reader, words_that_are_not_known_are_kept) {
   EXPECT_EQ(other.phase_word(), "");
 }
 
+TEST(Reader, views_outlive_the_release_of_their_memory) {
+  RunFixture run;
+  run.add_tensor<float>("x", 0, {1, 2});
+  run.close();
+  const Reader reader(run.path());
+  reader.release(0);  // nothing is mapped yet
+  const TensorData data = reader.tensor(0);
+  reader.release(0);
+  EXPECT_EQ(static_cast<const float*>(data.view.data)[1], 2);
+  EXPECT_EQ(reader.tensor(0).view.data, data.view.data);
+}
+
 TEST(Reader, says_what_its_writer_lost) {
   RunFixture run;
   run.add_tensor<float>("x", 0, {1, 2});
@@ -131,7 +143,7 @@ TEST(Reader, a_rank_without_a_folder_is_a_loss) {
 }
 
 TEST(Reader, says_that_the_program_failed) {
-  const auto ended = [](std::vector<std::string> notes, bool is_closed) {
+  const auto ended = [](const std::vector<std::string>& notes, bool is_closed) {
     RunFixture run;
     for (const std::string& note : notes) run.add(note);
     if (is_closed) run.close();

@@ -35,6 +35,12 @@ bool TensorStorage::has_bytes(std::size_t writer, const TensorRecord& record) {
   return known->second;
 }
 
+void TensorStorage::release(std::size_t writer) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto it = mappings_.lower_bound({writer, 0}); it != mappings_.end() && it->first.first == writer; ++it)
+    if (it->second != nullptr) it->second->release();
+}
+
 const std::byte* TensorStorage::bytes_of(std::size_t writer, const TensorRecord& record) {
   if (!record.file.empty() && !record.blob) return bytes_of_file(writer, record);
   if (!record.blob)
@@ -46,6 +52,7 @@ const std::byte* TensorStorage::bytes_of(std::size_t writer, const TensorRecord&
   if (__builtin_add_overflow(blob.offset, blob.size_bytes, &end))
     throw Error(ErrorCode::Corrupt, "its place overflows 64 bits");
   const auto segment = mapping({writer, blob.segment}, end);
+  fetch(writer, blob);
   const std::byte* bytes = segment->bytes().data() + blob.offset;
   if (checks_fingerprints_) check(writer, record, bytes);
   const std::size_t alignment = std::min(item_size(record.dtype), alignof(std::max_align_t));
@@ -61,6 +68,7 @@ const std::byte* TensorStorage::bytes_of_file(std::size_t writer, const TensorRe
   if (name.is_absolute() || std::find(name.begin(), name.end(), "..") != name.end())
     throw Error(ErrorCode::Corrupt, fmt::format("its file lies outside of the run: {}", record.file));
   const fs::path path = writers_[writer].path.parent_path() / name;
+  fetcher_.whole(path);
   const std::lock_guard lock(mutex_);
   const auto known = files_.find(path);
   if (known != files_.end()) return known->second.data;
@@ -104,6 +112,16 @@ std::shared_ptr<const ReadMapping> TensorStorage::map_segment(Place place) const
   throw Error(ErrorCode::NotFound,
               fmt::format("segment {} {}: {}", place.second,
                           is_ring_ ? "was dropped to keep within the budget" : "is missing", folder.string()));
+}
+
+// Not under the lock: it may take long, and may need a lock of its own.
+void TensorStorage::fetch(std::size_t writer, const BlobRef& blob) const {
+  if (!fetcher_.is_set()) return;
+  std::error_code error;
+  const fs::path sealed = segment_path(writers_[writer].path, blob.segment, false);
+  const bool is_sealed = fs::exists(sealed, error);
+  fetcher_.range(is_sealed ? sealed : segment_path(writers_[writer].path, blob.segment, true), blob.offset,
+                 blob.size_bytes);
 }
 
 void TensorStorage::check(std::size_t writer, const TensorRecord& record, const std::byte* bytes) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "format/value.hpp"
+#include "store/fetch.hpp"
 #include "store/read_file.hpp"
 #include "store/run_folder.hpp"
 #include "tenscope/event.hpp"
@@ -21,12 +22,16 @@ namespace tenscope::store {
 // The bytes of a run's tensors, mapped when asked for and kept until it dies. Thread-safe.
 class TensorStorage {
  public:
-  TensorStorage(std::vector<WriterFolder> writers, bool is_ring, bool checks_fingerprints)
-      : writers_(std::move(writers)), is_ring_(is_ring), checks_fingerprints_(checks_fingerprints) {}
+  TensorStorage(std::vector<WriterFolder> writers, Fetcher fetcher, bool is_ring, bool checks_fingerprints)
+      : writers_(std::move(writers)),
+        fetcher_(std::move(fetcher)),
+        is_ring_(is_ring),
+        checks_fingerprints_(checks_fingerprints) {}
 
   // The tensor of `event`, which `record` is part of. Throws NotFound, Corrupt, Io; see Reader::tensor.
   TensorView view(std::size_t writer, const TensorRecord& record, const Event& event);
   bool has_bytes(std::size_t writer, const TensorRecord& record);
+  void release(std::size_t writer) noexcept;  // the memory of its mapped segments; they stay mapped
 
  private:
   using Place = std::pair<std::size_t, std::int64_t>;  // a writer's index and a segment's number
@@ -35,9 +40,11 @@ class TensorStorage {
   const std::byte* bytes_of_file(std::size_t writer, const TensorRecord& record);
   std::shared_ptr<const ReadMapping> mapping(Place place, std::uint64_t end);
   std::shared_ptr<const ReadMapping> map_segment(Place place) const;
+  void fetch(std::size_t writer, const BlobRef& blob) const;
   void check(std::size_t writer, const TensorRecord& record, const std::byte* bytes);
 
   const std::vector<WriterFolder> writers_;
+  const Fetcher fetcher_;
   const bool is_ring_;
   const bool checks_fingerprints_;
   std::mutex mutex_;

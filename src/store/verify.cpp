@@ -11,6 +11,7 @@
 
 #include "format/format.hpp"
 #include "kernels/summarize.hpp"
+#include "store/fetch.hpp"
 #include "store/journal_reader.hpp"
 #include "store/read_file.hpp"
 #include "store/run_folder.hpp"
@@ -39,7 +40,7 @@ bool is_filler(std::string_view key) {
 class Verification {
  public:
   Verification(const fs::path& run, const Progress& progress)
-      : reader_(run, {.check_fingerprints = false}), progress_(progress) {
+      : reader_(run, {.check_fingerprints = false}), fetcher_(reader_.path()), progress_(progress) {
     problems_.assign(reader_.problems().begin(), reader_.problems().end());
     is_damaged_ = std::any_of(problems_.begin(), problems_.end(),
                               [](const Problem& problem) { return problem.kind == ProblemKind::Damage; });
@@ -57,6 +58,7 @@ class Verification {
     if (folders_.empty())
       tell(reader_.path(), 0, "no writer's folder is in it: nothing was recorded, or what was recorded is lost");
     for (EventId id = 0; id < reader_.event_count(); ++id) check_event(id);
+    for (const TensorRecord& record : files_) check_file(record);
     for (const auto& segments : blobs_) {
       for (const auto& [number, blobs] : segments) {
         for (const auto& [range, blob] : blobs) total_bytes_ += range.second - range.first;
@@ -87,7 +89,10 @@ class Verification {
       const Event event = reader_.event(id);
       const auto* record = std::get_if<TensorRecord>(&event.value);
       if (record == nullptr) return;
-      if (!record->blob) return check_file(*record);
+      if (!record->blob) {
+        if (!record->file.empty()) files_.push_back(*record);
+        return;
+      }
       const Range range{record->blob->offset, record->blob->offset + record->blob->size_bytes};
       Blob& blob = blobs_[reader_.writer_index(id)][record->blob->segment][range];
       if (blob.layouts.empty()) blob.record = *record;
@@ -101,11 +106,11 @@ class Verification {
 
   // A tensor in a file of its own, beside the writers' folders.
   void check_file(const TensorRecord& record) {
-    if (record.file.empty()) return;
     const fs::path path = reader_.path() / record.file;
+    if (fs::path(record.file).is_absolute() || record.file.find("..") != std::string::npos)
+      return tell(path, 0, "it lies outside of the run");
+    fetcher_.whole(path);
     try {
-      if (fs::path(record.file).is_absolute() || record.file.find("..") != std::string::npos)
-        return tell(path, 0, "it lies outside of the run");
       const Value value = load(path);
       const Tensor* tensor = value.get_if<Tensor>();
       if (tensor == nullptr || kernels::fingerprint(tensor->view()) != record.fingerprint)
@@ -145,6 +150,7 @@ class Verification {
   }
 
   void check_segment(const SegmentFile& file, const std::map<Range, Blob>& blobs, bool has_all_events) {
+    fetcher_.whole(file.path);
     try {
       const auto mapping = map(file);
       std::map<Range, std::pair<std::string, HeaderItem>> entries;
@@ -225,10 +231,12 @@ class Verification {
   }
 
   Reader reader_;
+  const Fetcher fetcher_;
   std::vector<fs::path> folders_;  // of the writers
   bool is_ring_ = false;
   bool is_damaged_ = false;                                           // a journal, so that events may be missing
   std::vector<std::map<std::int64_t, std::map<Range, Blob>>> blobs_;  // by writer and segment
+  std::vector<TensorRecord> files_;                                   // tensors in files of their own
   std::vector<Problem> problems_;
   const Progress& progress_;
   std::uint64_t done_bytes_ = 0;

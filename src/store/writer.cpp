@@ -15,15 +15,13 @@
 
 #include <algorithm>
 #include <functional>
-#include <future>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "kernels/summarize.hpp"
 #include "store/event_encoder.hpp"
 #include "store/fork_guard.hpp"
-#include "store/signals_blocked.hpp"
+#include "store/summarizer.hpp"
 
 namespace tenscope::store {
 namespace {
@@ -98,20 +96,6 @@ std::uint64_t part_bytes(const Writer::Options& options) {
 bool is_worth_two_threads(const TensorView& tensor, std::uint64_t size_bytes) {
   static const bool has_cores = std::thread::hardware_concurrency() > 1;
   return size_bytes >= kTwoThreadBytes && has_cores && is_c_order(tensor);
-}
-
-// The summary, taken by another thread while this one does `work`; where the system gives none, after it.
-template <class Work>
-Summary summarize_beside(const TensorView& tensor, Work&& work) {
-  std::future<Summary> summary;
-  try {
-    const SignalsBlocked guard;
-    summary = std::async(std::launch::async, [&tensor] { return kernels::summarize(tensor); });
-  } catch (const std::system_error&) {
-    summary = std::async(std::launch::deferred, [&tensor] { return kernels::summarize(tensor); });
-  }
-  work();
-  return summary.get();
 }
 
 }  // namespace
@@ -251,56 +235,60 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
   const bool is_small = size <= kSmallBytes;
   auto& last = last_[std::hash<std::string_view>()(info.name) % last_.size()];
 
-  std::optional<Summary> summary;
+  Summarizer summarizer(info, tensor);
   std::optional<BlobRef> blob;
+  bool is_known = false;
   const auto look_up = [&](const Fingerprint& fingerprint) {
     const auto known = find(fingerprint, tensor, size);
     if (!known) return;
-    summary = {fingerprint, known->stats};
+    summarizer.set_known(fingerprint, *known, journal_.first_seq());
     blob = known->blob;
+    is_known = true;
   };
   const Last before = last.load(std::memory_order_relaxed);
   if (is_small || before == Last::Duplicate) look_up(kernels::fingerprint(tensor));
   const bool is_worth_a_guess =
       before == Last::NewTwice && values == Values::Full && !has_fixed_budget() && is_worth_two_threads(tensor, size);
-  if (!summary && !is_small && !is_worth_a_guess) {
-    summary = kernels::summarize(tensor);
-    look_up(summary->fingerprint);
+  if (!summarizer.has_summary() && !is_small && !is_worth_a_guess) {
+    summarizer.take();
+    look_up(summarizer.summary().fingerprint);
   }
-  bool is_duplicate = blob.has_value();
+  bool is_duplicate = values == Values::Stats ? is_known : blob.has_value();
 
   Stored stored;
-  if (values == Values::Stats) {
-    blob.reset();
-  } else if (!blob) {
-    stored = store(info, tensor, size, summary);
+  if (values == Values::Full && !blob) {
+    stored = store(info, tensor, size, summarizer);
     blob = stored.duplicate;
     is_duplicate = blob.has_value();
   }
   if (stored.place) blob = stored.place->slot().ref;
-  const bool is_new = stored.place || (values == Values::Stats && !summary);
-  if (!summary) summary = kernels::summarize(tensor);
+  summarizer.finish();
   if (!is_small) {
     const bool is_in_a_row = before == Last::New || before == Last::NewTwice;
     last.store(is_duplicate ? Last::Duplicate : is_in_a_row ? Last::NewTwice : Last::New, std::memory_order_relaxed);
   }
 
   TextBuffer& line = line_buffer();
-  encode_event(line, info, thread_id(), tensor, *summary, blob, values == Values::Full && size > 0);
+  TensorContent& content = summarizer.content();
+  if (values == Values::Full) content.blob = blob;
+  content.is_cut = values == Values::Full && size > 0;
+  encode_event(line, info, thread_id(), tensor, content);
   const std::uint64_t seq = append(line.view());
   if (stored.place) stored.place->keep();
-  if (is_new) blobs_.insert(*summary, tensor.dtype, size, blob);
+  const bool is_new = stored.place || (values == Values::Stats && !is_known);
+  if (is_new || (is_known && content.sketch))
+    blobs_.insert(content.summary, tensor.dtype, size, blob, summarizer.sketch_at(seq));
   sync_when_due();
   return {.kept = true,
           .duplicate = is_duplicate && values == Values::Full,
           .seq = seq,
           .step = info.step,
           .call = info.call,
-          .summary = *summary};
+          .summary = content.summary};
 }
 
 Writer::Stored Writer::store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes,
-                             std::optional<Summary>& summary) {
+                             Summarizer& summarizer) {
   const Route route = size_bytes <= kSmallBytes ? Route::Small : is_c_order(tensor) ? Route::Large : Route::Strided;
   Backoff& backoff = segments_backoff_[static_cast<std::size_t>(route)];
   backoff.check();
@@ -314,16 +302,16 @@ Writer::Stored Writer::store(const EventInfo& info, const TensorView& tensor, st
     const Slot& slot = place.slot();
     const auto write = [&] { segments(route).write(slot, {static_cast<const std::byte*>(tensor.data), size_bytes}); };
     if (route != Route::Large) {
-      if (!summary) {
-        summary = kernels::summarize(tensor, slot.memory);
+      if (!summarizer.has_summary()) {
+        summarizer.take(slot.memory);
       } else if (slot.memory != nullptr) {
         kernels::copy_c_order(tensor, slot.memory);
       }
-    } else if (summary) {
+    } else if (summarizer.has_summary()) {
       write();
     } else {
-      summary = summarize_beside(tensor, write);
-      const auto known = find(summary->fingerprint, tensor, size_bytes);
+      summarizer.take_beside(write);
+      const auto known = find(summarizer.summary().fingerprint, tensor, size_bytes);
       if (known && known->blob) return {.place = {}, .duplicate = known->blob};
     }
     return {.place = std::move(place), .duplicate = {}};

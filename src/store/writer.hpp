@@ -19,6 +19,8 @@
 
 namespace tenscope::store {
 
+class Summarizer;
+
 // One process' folder of a run: its journal, its segments, what it has stored already. Thread-safe. Trouble is thrown
 // (IoError, InvalidArgument); whoever catches it says so with count_dropped().
 class Writer {
@@ -69,8 +71,7 @@ class Writer {
   void resolve(EventInfo& info);
   std::uint64_t append(std::string_view body);
   // Takes the summary, too, where there is none yet.
-  Stored store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes,
-               std::optional<Summary>& summary);
+  Stored store(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes, Summarizer& summarizer);
   std::optional<Slot> reserve(const EventInfo& info, const TensorView& tensor, std::uint64_t size_bytes, Route route);
   std::optional<BlobTable::Known> find(const Fingerprint& fingerprint, const TensorView& tensor,
                                        std::uint64_t size_bytes);

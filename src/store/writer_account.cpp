@@ -132,7 +132,7 @@ std::string to_string(const Loss& loss) {
   if (loss.events > 0) what = (loss.is_exact ? "" : "at least ") + count(loss.events, "event");
   if (loss.tensors > 0)
     what += fmt::format("{}the bytes of {}", what.empty() ? "" : " and ", count(loss.tensors, "tensor"));
-  const bool is_one = loss.events == 1 && loss.tensors == 0;
+  const bool is_one = what.empty() || (loss.events == 1 && loss.tensors == 0);
   if (what.empty()) what = "everything";
   return fmt::format("{}: {} {} {}: {}", loss.writer, what, is_one ? "was" : "were",
                      loss.is_limit ? "left out" : "lost", loss.reason);
