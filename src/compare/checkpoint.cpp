@@ -7,6 +7,7 @@
 #include <exception>
 #include <list>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -37,32 +38,67 @@ bool is_index(const fs::path& path) {
   return path.filename().string().ends_with(kIndexSuffix) && fs::is_regular_file(path, ignored);
 }
 
-// The files that an index such as model.safetensors.index.json names, in the order of their names.
-std::vector<fs::path> files_of_index(const fs::path& index) {
-  std::set<std::string> names;
+// What an index such as model.safetensors.index.json says: the file of each tensor.
+std::map<std::string, std::string> read_index(const fs::path& index) {
+  std::map<std::string, std::string> files;
   const Source source = open_source(index, kIndexSuffix);
   try {
     simdjson::dom::parser parser;
     const std::string text(source.text(0, source.size(), "index"));
     for (const auto [tensor, file] : simdjson::dom::object(parser.parse(text)["weight_map"]))
-      names.emplace(std::string_view(file));
+      files.emplace(tensor, std::string_view(file));
   } catch (const simdjson::simdjson_error& error) {
     throw Error(ErrorCode::Corrupt, fmt::format("cannot read the index of shards: it has no weight_map from tensors to "
                                                 "files ({}): {}",
                                                 error.what(), index.string()));
   }
-  std::vector<fs::path> files;
-  for (const std::string& name : names) {
-    if (fs::path(name).has_parent_path())
+  for (const auto& [tensor, file] : files)
+    if (fs::path(file).has_parent_path())
       throw Error(ErrorCode::Corrupt,
-                  fmt::format("cannot read the index of shards: '{}' is no file beside it: {}", name, index.string()));
-    files.push_back(index.parent_path() / name);
-  }
+                  fmt::format("cannot read the index of shards: '{}' is no file beside it: {}", file, index.string()));
   return files;
 }
 
+// The files that an index names, in the order of their names.
+std::vector<fs::path> files_of_index(const fs::path& index) {
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : read_index(index)) names.insert(file);
+  std::vector<fs::path> files;
+  for (const std::string& name : names) files.push_back(index.parent_path() / name);
+  return files;
+}
+
+void check_shards(const fs::path& index) {
+  std::map<std::string, std::size_t> missing;  // how many tensors are in it
+  for (const auto& [tensor, file] : read_index(index))
+    if (!fs::exists(index.parent_path() / file)) ++missing[file];
+  if (missing.empty()) return;
+  const auto& [file, tensors] = *missing.begin();
+  throw Error(
+      ErrorCode::NotFound,
+      fmt::format("cannot compare: the shard {}, which has {} of its tensors,{} is not there: {}", file, tensors,
+                  missing.size() > 1 ? fmt::format(" and {} more", missing.size() - 1) : "", index.string()));
+}
+
+// The index of a folder of shards: the first that has all its files, else one that has some. Nothing where there is
+// none.
+std::optional<fs::path> index_of_folder(const std::vector<fs::path>& indices) {
+  std::optional<fs::path> in_part;
+  for (const fs::path& index : indices) {
+    const std::vector<fs::path> files = files_of_index(index);
+    const auto found = std::ranges::count_if(files, [](const fs::path& file) { return fs::exists(file); });
+    if (found == std::ssize(files)) return index;
+    if (found > 0 && !in_part) in_part = index;
+  }
+  return in_part;
+}
+
 // The shards in a folder: those of an index, else all files of the first of these formats that there are.
-std::vector<fs::path> files_of_folder(const fs::path& folder) {
+struct Shards {
+  std::optional<fs::path> index;
+  std::vector<fs::path> files;
+};
+Shards shards_of_folder(const fs::path& folder) {
   std::vector<fs::path> indices;
   std::map<std::string, std::vector<fs::path>> by_extension;
   std::error_code ignored;
@@ -71,13 +107,11 @@ std::vector<fs::path> files_of_folder(const fs::path& folder) {
     if (entry.is_regular_file(ignored)) by_extension[lower_extension(entry.path())].push_back(entry.path());
   }
   std::ranges::sort(indices, std::greater<>());  // model.safetensors before pytorch_model.bin
-  for (const fs::path& index : indices)
-    if (std::ranges::all_of(files_of_index(index), [](const fs::path& file) { return fs::exists(file); }))
-      return files_of_index(index);
+  if (auto index = index_of_folder(indices)) return {index, files_of_index(*index)};
   for (const std::string extension : {".safetensors", ".gguf", ".bin"})
     if (auto found = by_extension.find(extension); found != by_extension.end()) {
       std::ranges::sort(found->second);
-      return found->second;
+      return {std::nullopt, found->second};
     }
   return {};
 }
@@ -126,7 +160,7 @@ void list_tensors(const Value& value, const std::string& path, std::vector<std::
 
 bool is_checkpoint(const fs::path& path) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return is_run_folder(path) || !files_of_folder(path).empty();
+  if (fs::is_directory(path, ignored)) return is_run_folder(path) || !shards_of_folder(path).files.empty();
   return fs::is_regular_file(path, ignored) && (is_index(path) || is_loadable(path));
 }
 
@@ -137,8 +171,13 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path), cache_(std::make_sha
   if (is_run_folder(path)) {
     add_run(path);
   } else if (fs::is_directory(path, ignored) || is_index(path)) {
-    const std::vector<fs::path> files = is_index(path) ? files_of_index(path) : files_of_folder(path);
-    for (const fs::path& file : files) add_file(file);
+    const Shards shards = is_index(path) ? Shards{path, files_of_index(path)} : shards_of_folder(path);
+    if (shards.index) check_shards(*shards.index);
+    for (const fs::path& file : shards.files) {
+      add_file(file);
+      shards_.insert(file.filename().string());
+    }
+    if (shards.index) check_index(*shards.index);
   } else {
     add_file(path);
   }
@@ -208,6 +247,17 @@ void Checkpoint::check_names() const {
     if (!names.insert(tensor.name).second)
       throw Error(ErrorCode::Corrupt,
                   fmt::format("the tensor '{}' is in several of its files: {}", tensor.name, path_.string()));
+}
+
+void Checkpoint::check_index(const fs::path& index) const {
+  std::set<std::string_view> names;
+  for (const StoredTensor& tensor : tensors_) names.insert(tensor.name);
+  for (const auto& [tensor, file] : read_index(index))
+    if (!names.contains(tensor))
+      throw Error(ErrorCode::Corrupt,
+                  fmt::format("cannot compare: the index of shards says that '{}' is in {}, where it "
+                              "is not: {}",
+                              tensor, file, index.string()));
 }
 
 TensorData Checkpoint::data(std::size_t tensor) const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,11 +31,13 @@ struct StoredTensor {
 // made when they are asked for. A tree of values gives its tensors dotted names, as explain and diff have them.
 class Checkpoint {
  public:
-  // Throws as load() and Reader do; NotFound where there is no tensor in it.
+  // Throws as load() and Reader do; NotFound where there is no tensor in it, or where a shard of its index is missing.
   explicit Checkpoint(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const noexcept { return path_; }
   const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
+  // The names of its files, where it is a folder or an index of shards.
+  const std::set<std::string>& shards() const noexcept { return shards_; }
   // What a GGUF file says of itself: "llama"; else empty.
   const std::string& gguf_architecture() const noexcept { return gguf_architecture_; }
 
@@ -52,8 +55,10 @@ class Checkpoint {
   void add_file(const std::filesystem::path& path);
   void add_run(const std::filesystem::path& path);
   void check_names() const;
+  void check_index(const std::filesystem::path& index) const;
 
   std::filesystem::path path_;
+  std::set<std::string> shards_;
   std::string gguf_architecture_;
   std::vector<StoredTensor> tensors_;
   struct Cache;

@@ -4,17 +4,21 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
 #include <tuple>
 
+#include "compare/checkpoint_joined.hpp"
 #include "compare/checkpoint_match.hpp"
-#include "compare/measure.hpp"
 #include "compare/name_rules.hpp"
+#include "compare/rounding_check.hpp"
 #include "compare/run_diff.hpp"
 #include "compare/shape.hpp"
+#include "tenscope/explain.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -61,17 +65,6 @@ std::string in_words(const Layout& layout, const Shape& shape_a, const Shape& sh
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-// "blk.{i}.ffn_up.weight"; of several numbers "{i}", "{j}", "{k}".
-std::string template_in_words(const NameTemplate& name) {
-  std::string text;
-  char letter = 'i';
-  for (std::size_t at = 0; at < name.text.size(); ++at) {
-    text += name.text[at];
-    if (name.text.compare(at, 2, "{}") == 0 && letter <= 'z') text += letter++;
-  }
-  return text;
-}
-
 class Judge {
  public:
   Judge(const Weights& a, const Weights& b, const CheckpointMatch& match, CheckpointDiff& diff)
@@ -79,7 +72,9 @@ class Judge {
 
   void judge() {
     for (const WeightMatch& one : match_.pairs) diff_.pairs.push_back(make_pair(one));
+    check_roundings();
     find_odd_layouts();
+    judge_parts(a_, b_, match_, diff_);
     find_unpermuted();
     find_contradictions();
     explain_changed();
@@ -129,6 +124,40 @@ class Judge {
     return pair;
   }
 
+  // What is near enough over all may still be no rounding: row by row, and against others of these types.
+  void check_roundings() {
+    std::map<std::string, std::vector<std::pair<double, WeightPair*>>> by_type;
+    for (std::size_t i = 0; i < diff_.pairs.size(); ++i) {
+      WeightPair& pair = diff_.pairs[i];
+      const WeightMatch& match = match_.pairs[i];
+      if (!match.has_layout || pair.rounding == 0) continue;
+      const TensorData x = a_.checkpoint.data(match.a), y = b_.checkpoint.data(match.b);
+      const RoundingCheck check = check_rounding(a_.checkpoint.tensors()[match.a], x.view,
+                                                 b_.checkpoint.tensors()[match.b], y.view, match.layout);
+      if (pair.is_changed) {
+        if (!check.words.empty() && !check.is_all) pair.finding += "; " + check.words;
+        continue;
+      }
+      if (check.is_known) by_type[pair.coarser].emplace_back(check.systematic, &pair);
+      pair.is_changed = !check.words.empty();
+      pair.finding = check.words;
+    }
+    constexpr std::size_t kFewestOfType = 4;
+    constexpr double kMostApart = 0.25;  // as a part of normal rounding
+    for (auto& [type, members] : by_type) {
+      if (members.size() < kFewestOfType) continue;
+      const auto middle = members.begin() + static_cast<std::ptrdiff_t>(members.size() / 2);
+      std::ranges::nth_element(members, middle, {}, [](const auto& member) { return member.first; });
+      const double usual = middle->first;
+      for (auto& [systematic, pair] : members) {
+        if (pair->is_changed || std::abs(systematic - usual) <= kMostApart * pair->rounding) continue;
+        pair->is_changed = true;
+        pair->finding = fmt::format("the {} tensor is {:.4g} times the other but for rounding, where {:.4g} is usual",
+                                    type, 1 + systematic, 1 + usual);
+      }
+    }
+  }
+
   static std::pair<std::string, std::string> texts(const WeightPair& pair) {
     return {numbered(pair.a.name, 0).text, numbered(pair.b.name, 0).text};
   }
@@ -136,14 +165,14 @@ class Judge {
   // Of tensors that one rule pairs, those that lie in another order than most.
   void find_odd_layouts() {
     std::map<std::pair<std::string, std::string>, std::map<std::string, std::vector<WeightPair*>>> groups;
-    for (WeightPair& pair : diff_.pairs)
-      if (!pair.is_changed && pair.how != "tied") groups[texts(pair)][pair.layout].push_back(&pair);
+    for (std::size_t i = 0; i < diff_.pairs.size(); ++i) {
+      WeightPair& pair = diff_.pairs[i];
+      const Layout& layout = match_.pairs[i].layout;
+      const bool is_part = !layout.of_a.empty() || !layout.of_b.empty();  // judge_parts
+      if (!pair.is_changed && pair.how != "tied" && !is_part) groups[texts(pair)][pair.layout].push_back(&pair);
+    }
     for (auto& [names, by_layout] : groups) {
       if (by_layout.size() < 2) continue;
-      const bool is_in_parts = std::ranges::any_of(by_layout, [](const auto& one) {
-        return one.first.find(" of a") != one.first.npos || one.first.find(" of b") != one.first.npos;
-      });
-      if (is_in_parts) continue;
       const auto most = std::ranges::max_element(by_layout, {}, [](const auto& one) { return one.second.size(); });
       for (auto& [layout, members] : by_layout) {
         if (members.size() * 2 > most->second.size()) continue;
@@ -179,27 +208,58 @@ class Judge {
 
   static std::string order_words(const std::string& layout) { return layout.empty() ? "in the order of a" : layout; }
 
-  // A tensor lies under a name that by most others of its kind belongs to another tensor.
+  // A tensor lies under a name that by most others of its kind, or of its layer, belongs to another tensor.
   void find_contradictions() {
     std::map<std::string, std::map<std::string, std::size_t>> votes;
-    for (const WeightPair& pair : diff_.pairs) ++votes[texts(pair).first][texts(pair).second];
+    std::map<std::tuple<std::string, std::string, std::int64_t>, std::map<std::int64_t, std::size_t>> layer_votes;
+    const auto layer_of = [](const NameTemplate& a, const NameTemplate& b) {
+      return std::tuple(a.text.substr(0, a.text.find("{}")), b.text.substr(0, b.text.find("{}")), a.numbers.front());
+    };
+    for (const WeightPair& pair : diff_.pairs) {
+      const NameTemplate a = numbered(pair.a.name, 0), b = numbered(pair.b.name, 0);
+      ++votes[a.text][b.text];
+      if (a.numbers.size() > 1 && b.numbers.size() > 1) ++layer_votes[layer_of(a, b)][b.numbers.front()];
+    }
     std::set<std::string_view> names_b;
     for (const StoredTensor& stored : b_.checkpoint.tensors()) names_b.insert(stored.name);
+    const auto most_of = [](const auto& answers) {
+      return std::ranges::max_element(answers, {}, [](const auto& one) { return one.second; });
+    };
     for (WeightPair& pair : diff_.pairs) {
-      if (pair.how != "content") continue;
+      if (pair.how != "content" && pair.how != "part") continue;
       const NameTemplate a = numbered(pair.a.name, 0), b = numbered(pair.b.name, 0);
       const auto& answers = votes[a.text];
-      const auto most = std::ranges::max_element(answers, {}, [](const auto& one) { return one.second; });
+      const auto most = most_of(answers);
       std::string expected;
+      std::string_view others = "kind";
       if (most->first != b.text && most->second > 2 * answers.at(b.text) - 1)
-        expected = with_numbers(most->first, a.numbers);
+        expected = expected_under(most->first, a);
       else if (most->first == b.text && has_equal_numbers(a.text, b.text) && a.numbers != b.numbers)
         expected = with_numbers(b.text, a.numbers);
+      if (expected.empty() && a.numbers.size() > 1 && b.numbers.size() > 1) {
+        const auto& layers = layer_votes[layer_of(a, b)];
+        const auto layer = most_of(layers);
+        std::vector<std::int64_t> numbers = b.numbers;
+        numbers.front() = layer->first;
+        others = "layer";
+        if (layer->second > 2 * layers.at(b.numbers.front())) expected = with_numbers(b.text, numbers);
+      }
       if (expected.empty() || expected == pair.b.name || !names_b.contains(expected)) continue;
       pair.finding =
-          fmt::format("{} holds {}; by the others of its kind {} should", pair.b.name, pair.a.name, expected);
+          fmt::format("{} holds {}; by the others of its {} {} should", pair.b.name, pair.a.name, others, expected);
       diff_.contradictions.push_back(pair.finding);
     }
+  }
+
+  // The name of this form that by all pairs belongs to a name of a. Empty where they do not tell.
+  std::string expected_under(const std::string& text_b, const NameTemplate& name_a) const {
+    NameRules rules;
+    for (const WeightPair& pair : diff_.pairs) {
+      const NameTemplate a = numbered(pair.a.name, 0), b = numbered(pair.b.name, 0);
+      if (a.text == name_a.text && b.text == text_b) rules.learn(a, b);
+    }
+    const std::vector<RuleAnswer> answers = rules.ask(name_a);
+    return answers.empty() ? std::string() : with_numbers(text_b, answers.front().name.numbers);
   }
 
   // Whether the numbers of these names should be the same: some pairs have the same, and no other rule (one layer more
@@ -246,20 +306,30 @@ class Judge {
         continue;
       }
       const TensorData x = a_.checkpoint.data(match.a), y = b_.checkpoint.data(match.b);
-      if (const std::string words = find_relation(x.view, y.view); !words.empty()) pair.finding += "; " + words;
+      if (const Explanation found = explain(x.view, y.view); found.found()) pair.finding += "; " + found.words;
     }
+    for (const WeightCopy& copy : match_.copies)
+      for (std::size_t i = 0; i < diff_.pairs.size(); ++i)
+        if ((copy.is_in_a ? match_.pairs[i].a : match_.pairs[i].b) == copy.tensor && diff_.pairs[i].is_changed)
+          diff_.pairs[i].finding +=
+              fmt::format("; it holds the numbers of {}", tensor(copy.is_in_a ? a_ : b_, copy.of).name);
   }
 
   void list_rules() {
     std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places;
-    for (const WeightPair& pair : diff_.pairs) {
+    for (std::size_t i = 0; i < diff_.pairs.size(); ++i) {
+      const WeightPair& pair = diff_.pairs[i];
       if (!pair.finding.empty()) continue;
       const NameTemplate a = numbered(pair.a.name, 0), b = numbered(pair.b.name, 0);
-      const auto [place, is_new] = places.try_emplace({a.text, b.text, pair.layout}, diff_.rules.size());
+      const Layout& layout = match_.pairs[i].layout;
+      const std::string order = !layout.of_a.empty() && b.numbers.size() > a.numbers.size()   ? "parts of a by number"
+                                : !layout.of_b.empty() && a.numbers.size() > b.numbers.size() ? "parts of b by number"
+                                                                                              : pair.layout;
+      const auto [place, is_new] = places.try_emplace({a.text, b.text, order}, diff_.rules.size());
       if (is_new)
-        diff_.rules.push_back({.a = template_in_words(a),
-                               .b = template_in_words(b),
-                               .layout = pair.layout,
+        diff_.rules.push_back({.a = pattern_in_words(a),
+                               .b = pattern_in_words(b),
+                               .layout = order,
                                .type_a = pair.a.type,
                                .type_b = pair.b.type});
       WeightRule& rule = diff_.rules[place->second];
@@ -276,8 +346,8 @@ class Judge {
   // A rule of one tensor has that tensor's names.
   void name_singly(WeightRule& rule) const {
     for (const WeightPair& pair : diff_.pairs)
-      if (pair.finding.empty() && pair.layout == rule.layout && template_in_words(numbered(pair.a.name, 0)) == rule.a &&
-          template_in_words(numbered(pair.b.name, 0)) == rule.b) {
+      if (pair.finding.empty() && pair.layout == rule.layout && pattern_in_words(numbered(pair.a.name, 0)) == rule.a &&
+          pattern_in_words(numbered(pair.b.name, 0)) == rule.b) {
         rule.a = pair.a.name;
         rule.b = pair.b.name;
         return;
@@ -285,13 +355,37 @@ class Judge {
   }
 
   void list_alone() {
-    std::set<std::size_t> unread_a, unread_b;
-    for (const std::size_t i : match_.alone_a) diff_.only_a.push_back(tensor(a_, i));
-    for (const std::size_t j : match_.alone_b) diff_.only_b.push_back(tensor(b_, j));
+    const auto list = [&](const Weights& side, const std::vector<std::size_t>& alone, std::vector<WeightTensor>& only) {
+      std::vector<std::size_t> buffers;
+      for (const std::size_t i : alone)
+        is_needless(side.checkpoint.tensors()[i]) ? buffers.push_back(i) : only.push_back(tensor(side, i));
+      if (!buffers.empty())
+        diff_.notes.push_back(
+            fmt::format("only in {}, and no weights: {}", &side == &a_ ? "a" : "b", some_names(side, buffers)));
+      return buffers.size();
+    };
+    const std::size_t buffers_a = list(a_, match_.alone_a, diff_.only_a),
+                      buffers_b = list(b_, match_.alone_b, diff_.only_b);
     diff_.total_a = a_.records.size();
     diff_.total_b = b_.records.size();
-    diff_.paired_a = diff_.total_a - diff_.only_a.size();
-    diff_.paired_b = diff_.total_b - diff_.only_b.size();
+    diff_.paired_a = diff_.total_a - diff_.only_a.size() - buffers_a;
+    diff_.paired_b = diff_.total_b - diff_.only_b.size() - buffers_b;
+  }
+
+  // Buffers that count steps, or that a model makes anew when it is built: a format may leave them out.
+  static bool is_needless(const StoredTensor& stored) {
+    constexpr std::array<std::string_view, 5> kLeaves = {"num_batches_tracked", "position_ids", "rotary_emb.inv_freq",
+                                                         "attn.masked_bias", "relative_position_index"};
+    const bool is_causal_mask = stored.name.ends_with("attn.bias") && stored.shape.size() == 4;
+    return is_causal_mask ||
+           std::ranges::any_of(kLeaves, [&](std::string_view leaf) { return stored.name.ends_with(leaf); });
+  }
+
+  static std::string some_names(const Weights& side, const std::vector<std::size_t>& tensors) {
+    const std::vector<std::size_t> first(
+        tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(std::min(tensors.size(), kMostNamed)));
+    return names(side, first) +
+           (tensors.size() > kMostNamed ? fmt::format(" and {} more", tensors.size() - kMostNamed) : "");
   }
 
   static std::string names(const Weights& side, const std::vector<std::size_t>& tensors) {
@@ -311,6 +405,14 @@ class Judge {
       else
         diff_.notes.push_back(
             fmt::format("tied: {} of a and {} of b all hold the same numbers", names(a_, alike.a), names(b_, alike.b)));
+    }
+    for (const WeightCopy& copy : match_.copies) {
+      const std::vector<std::size_t>& alone = copy.is_in_a ? match_.alone_a : match_.alone_b;
+      const Weights& side = copy.is_in_a ? a_ : b_;
+      if (std::ranges::find(alone, copy.tensor) != alone.end())
+        diff_.notes.push_back(fmt::format("{}, which is only in {}, holds the same numbers as {}",
+                                          tensor(side, copy.tensor).name, copy.is_in_a ? "a" : "b",
+                                          tensor(side, copy.of).name));
     }
     for (const Weights* side : {&a_, &b_}) {
       std::map<std::string, std::vector<std::string>> by_type;
@@ -339,15 +441,16 @@ bool are_checkpoints(const fs::path& path_a, const fs::path& path_b) {
   if (is_run_folder(path_a) && is_run_folder(path_b)) return false;
   const Checkpoint a(path_a), b(path_b);
   constexpr std::size_t kFewest = 2;
+  if (fs::is_directory(path_a) != fs::is_directory(path_b) || a.shards() != b.shards()) return true;
   if (a.tensors().size() < kFewest || b.tensors().size() < kFewest) return false;
-  if (fs::is_directory(path_a) != fs::is_directory(path_b)) return true;
   const auto is_quantised = [](const StoredTensor& tensor) { return tensor.is_quantised; };
   if (std::ranges::any_of(a.tensors(), is_quantised) || std::ranges::any_of(b.tensors(), is_quantised)) return true;
   std::set<std::string_view> names;
   for (const StoredTensor& tensor : a.tensors()) names.insert(tensor.name);
   const auto common = static_cast<std::size_t>(
       std::ranges::count_if(b.tensors(), [&](const StoredTensor& tensor) { return names.contains(tensor.name); }));
-  return 2 * common < std::min(a.tensors().size(), b.tensors().size());
+  const std::size_t least = std::min(a.tensors().size(), b.tensors().size());
+  return 2 * common < least || (common >= kFewest && common < least);
 }
 
 CheckpointDiff diff_checkpoints(const fs::path& path_a, const fs::path& path_b, const CheckpointDiffOptions& options) {

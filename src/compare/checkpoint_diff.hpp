@@ -27,7 +27,7 @@ struct WeightTensor {
 // A tensor and what it is on the other side.
 struct WeightPair {
   WeightTensor a, b;
-  std::string how;      // "name", "map", "content", "part", "rule", "tied"
+  std::string how;      // "name", "map", "content", "part", "rule", "tied", "left" (over: less sure)
   std::string layout;   // how b lies in a: "transposed", "rows permuted in heads (rotary)"; empty: in the same order
   double error = 0;     // |b - a| / |a|, Euclidean; NaN: they cannot be compared
   std::string coarser;  // the coarser of the two types, where they differ
@@ -51,6 +51,7 @@ struct CheckpointDiff {
   std::size_t paired_a = 0, paired_b = 0;  // of them, those that have a partner
   std::vector<WeightPair> pairs;           // in the order of a
   std::vector<WeightRule> rules;
+  std::vector<std::string> joined;          // sentences: a tensor of one side is made of several of the other, and how
   std::vector<std::string> contradictions;  // sentences: a tensor lies where by the rules another should be
   std::vector<WeightTensor> only_a, only_b;
   std::vector<std::string> notes;  // what is tied, cannot be told apart, or is of a type that is not read
@@ -58,8 +59,9 @@ struct CheckpointDiff {
   bool is_different() const noexcept { return verdict == DiffVerdict::Differs; }
 };
 
-// Are two paths to be compared as checkpoints? Not where both are runs, or where their names pair most of the tensors
-// and none is quantised: a plain comparison of files says more of each element. Throws as Checkpoint does.
+// Are two paths to be compared as checkpoints? Not where both are runs, or where their names pair most of the tensors,
+// tensors are left over on no more than one side, and none is quantised: a plain comparison of files says more of each
+// element. Throws as Checkpoint does.
 bool are_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b);
 
 // Throws as Checkpoint does; NotFound for a rule of the map that fits nothing.

@@ -17,6 +17,7 @@ enum class WeightHow : std::uint8_t {
   Part,     // one is a part of the other
   Rule,     // the names of others say so
   Tied,     // their values agree, and so do those of others: one tensor that is stored several times
+  Left,     // they are what is left over of their size: less sure
 };
 std::string_view to_string(WeightHow how) noexcept;
 
@@ -34,8 +35,15 @@ struct AlikeWeights {
   std::vector<std::size_t> a, b;
 };
 
+// A tensor that has the numbers of another one of its checkpoint, and no partner for that.
+struct WeightCopy {
+  bool is_in_a = false;
+  std::size_t tensor = 0, of = 0;
+};
+
 struct CheckpointMatch {
   std::vector<WeightMatch> pairs;  // in the order of a; a whole and its parts are several
+  std::vector<WeightCopy> copies;
   std::vector<AlikeWeights> alike;
   std::vector<std::size_t> alone_a, alone_b;
 };

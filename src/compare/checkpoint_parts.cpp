@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "compare/checkpoint_match.hpp"
@@ -115,7 +116,7 @@ class PartSearch {
     if (of_part.stats.count % unit != 0 || length < 1 || length >= size) return std::nullopt;
     const StoredTensor &stored_whole = stored(wholes_, whole), &stored_part = stored(parts_, part);
     const double rounding = rounding_of(stored_whole, stored_part), limit = rounding_limit(stored_whole, stored_part);
-    if (rounding > kCoarse && numbers(stored_whole) != numbers(stored_part)) return std::nullopt;
+    if (rounding > kCoarse && !may_be_of(stored_whole, stored_part)) return std::nullopt;
     const std::int64_t step = std::gcd(size, length);
     if (size / step > kMostBlocks) return std::nullopt;
     const std::vector<Sums>& blocks = blocks_of(whole, axis, step);
@@ -139,7 +140,12 @@ class PartSearch {
     return std::nullopt;
   }
 
-  static std::vector<std::int64_t> numbers(const StoredTensor& tensor) { return numbered(tensor.name, 0).numbers; }
+  // The part has the whole's numbers in its name, and perhaps one more: an expert's.
+  static bool may_be_of(const StoredTensor& whole, const StoredTensor& part) {
+    std::vector<std::int64_t> of_whole = numbered(whole.name, 0).numbers, of_part = numbered(part.name, 0).numbers;
+    of_whole.pop_back();
+    return std::ranges::equal(of_whole, std::span(of_part).first(std::min(of_whole.size(), of_part.size() - 1)));
+  }
 
   const std::vector<Sums>& blocks_of(std::size_t whole, std::size_t axis, std::int64_t step) {
     const auto [place, is_new] = blocks_.try_emplace(step);

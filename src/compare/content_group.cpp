@@ -24,7 +24,7 @@ Content make_content(const TensorRecord& record, const Item& item, std::size_t i
   content.low = std::min(finite(stats.min), 0.0);
   content.fingerprint = record.fingerprint;
   content.is_integer = kind_of(record.dtype) != DTypeKind::Float && kind_of(record.dtype) != DTypeKind::Complex;
-  content.is_parameter = item.io == Io::Param;
+  content.is_parameter = item.io == Io::Param || item.io == Io::Buffer;
   return content;
 }
 
@@ -73,7 +73,7 @@ ContentSide group_by_content(int number, const Lane& lane, const std::vector<std
     if (!item.is_tensor() || !item.has_bytes || partner[i] >= 0) continue;
     if (item.io == Io::Grad || item.io == Io::GradInput || item.io == Io::GradOutput) continue;
     Content content = make_content(source.record(number, item), item, i);
-    if (content.count > 1) contents.push_back(std::move(content));
+    if (content.count > 0) contents.push_back(std::move(content));
   }
   for (const std::vector<std::size_t>& members : classes_of(contents)) {
     ContentGroup group;

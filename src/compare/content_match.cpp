@@ -27,6 +27,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "compare/content_forms.hpp"
+#include "compare/content_oddities.hpp"
+#include "compare/content_owners.hpp"
 #include "compare/content_pairs.hpp"
 #include "compare/name_rules.hpp"
 
@@ -35,6 +38,7 @@ namespace {
 
 constexpr std::array<double, 6> kLevels = {1e-6, 1e-5, 1e-4, 1e-3, 4e-3, 1.5e-2};
 constexpr double kMostOfSample = 1.5;  // the error of a sample, as a part of what that of all elements may be
+constexpr double kEnoughBits = 20;     // beside statistics that agree
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 bool may_be_same(const Content& a, const Content& b, double level) {
@@ -51,20 +55,25 @@ class Matcher {
 
   ContentMatch match() {
     match_values([](const ContentGroup& group) { return group.has_parameter; });
+    match_siblings(pairs_, interner_);
     match_operands(a_, b_, false);
     match_operands(b_, a_, true);
     match_values([](const ContentGroup&) { return true; });
     match_parts(pairs_);
     match_rules();
-    match_order(pairs_);
+    match_ties(pairs_);
+    match_order(pairs_, interner_);
+    other_forms_ = drop_other_forms(pairs_, interner_);
     return result();
   }
 
  private:
   // ---- by values
 
+  // A single number is left to rules and to the order: too many are 0, 1 or an epsilon.
   template <class Wanted>
-  void match_values(Wanted wanted) {
+  void match_values(Wanted is_wanted) {
+    const auto wanted = [&](const ContentGroup& group) { return group.first().count > 1 && is_wanted(group); };
     std::map<std::pair<std::size_t, std::size_t>, FoundLayout> known;
     for (const double level : kLevels) {
       const double limit = std::min(std::max(30 * level, 1e-4), 0.3);
@@ -80,13 +89,15 @@ class Matcher {
       for (std::size_t i = 0; i < a_.groups.size(); ++i) {
         if (!a_.is_free(i) || !wanted(a_.groups[i])) continue;
         const Content& a = a_.groups[i].first();
-        for (const std::size_t j : candidates(a, by_norm, level)) {
+        for (const std::size_t j : candidates(a_.groups[i], by_norm, level)) {
           const Content& b = b_.groups[j].first();
           const auto [place, is_new] = known.try_emplace({i, j}, FoundLayout{{}, kNever});
           if (is_new)
             if (auto one = pairs_.layout(a, b, a.is_integer ? 0 : limit, kMostOfSample * limit))
               place->second = std::move(*one);
-          if (place->second.error <= (a.is_integer ? 0 : limit)) found.push_back({place->second.error, i, j});
+          const double error = place->second.error;
+          if (error <= (a.is_integer ? 0 : limit) && bits_of_evidence(a.count, error) >= kEnoughBits)
+            found.push_back({error, i, j});
         }
       }
       std::ranges::stable_sort(found, {}, &Found::error);
@@ -98,8 +109,9 @@ class Matcher {
 
   // Groups of b whose statistics agree with a's, the nearest first. Where very many have the same norm at this level,
   // statistics do not tell them apart, and none is tried.
-  std::vector<std::size_t> candidates(const Content& a, const std::vector<std::pair<double, std::size_t>>& by_norm,
-                                      double level) const {
+  std::vector<std::size_t> candidates(const ContentGroup& group,
+                                      const std::vector<std::pair<double, std::size_t>>& by_norm, double level) const {
+    const Content& a = group.first();
     constexpr std::ptrdiff_t kMostOfOneNorm = 4096;
     constexpr std::size_t kMostTried = 8;
     const auto begin = std::ranges::lower_bound(by_norm, std::pair{a.l2 * (1 - 2 * level), std::size_t{0}});
@@ -108,12 +120,31 @@ class Matcher {
     if (end - begin > kMostOfOneNorm) return {};
     std::vector<std::pair<double, std::size_t>> near;
     for (auto one = begin; one != end; ++one)
-      if (const Content& b = b_.groups[one->second].first(); may_be_same(a, b, level))
+      if (const Content& b = b_.groups[one->second].first();
+          may_be_same(a, b, level) && may_be_at_once(group, b_.groups[one->second]))
         near.emplace_back(distance(a, b), one->second);
     std::ranges::sort(near);
     std::vector<std::size_t> groups;
     for (std::size_t k = 0; k < std::min(near.size(), kMostTried); ++k) groups.push_back(near[k].second);
     return groups;
+  }
+
+  // Where both runs count the same steps, what one computes in a step the other does not compute in another one, though
+  // the numbers may be the same: a token that comes again, at a position that is off by one.
+  bool may_be_at_once(const ContentGroup& a, const ContentGroup& b) const {
+    if (!have_same_steps_ || a.has_parameter || b.has_parameter) return true;
+    const auto step = [](const ContentSide& side, const Content& content) {
+      return side.lane.items[content.item].step;
+    };
+    return step(a_, a.first()) <= step(b_, b.members.back()) && step(b_, b.first()) <= step(a_, a.members.back());
+  }
+
+  static std::set<std::int64_t> steps_of(const ContentSide& side) {
+    std::set<std::int64_t> steps;
+    for (const ContentGroup& group : side.groups)
+      if (!group.has_parameter)
+        for (const Content& member : group.members) steps.insert(side.lane.items[member.item].step);
+    return steps;
   }
 
   // ---- by operands
@@ -127,7 +158,12 @@ class Matcher {
     };
     std::unordered_map<std::string, Weight> weights;          // by their names in `made`
     std::unordered_map<TextId, std::set<std::size_t>> owned;  // by module
+    const Owners owners = owners_of(pairs_, interner_);
     for (const GroupPair& pair : pairs_.pairs()) {
+      const auto name = [&](const ContentSide& side, std::size_t group) {
+        return interner_.text(side.lane.items[side.groups[group].first().item].name);
+      };
+      if (owners.are_strangers(name(a_, pair.a), name(b_, pair.b))) continue;
       const std::size_t in_made = is_swapped ? pair.a : pair.b;
       const Item& weight = modules.lane.items[modules.groups[is_swapped ? pair.b : pair.a].first().item];
       if (weight.io != Io::Param || weight.root == 0) continue;
@@ -281,8 +317,24 @@ class Matcher {
 
   // ---- the result
 
+  // Of a group of b the member that was made with the weights of a module whose output the group of a has. (A norm by
+  // weights of one has the same values before and after them.)
+  std::optional<std::size_t> made_by_module(const ContentGroup& group, const ContentGroup& other) const {
+    if (other.members.size() < 2) return std::nullopt;
+    for (const Content& member : group.members) {
+      const Item& item = a_.lane.items[member.item];
+      const auto weights = weights_of_.find(item.scope);
+      if (item.io != Io::Output || weights == weights_of_.end()) continue;
+      for (const Content& candidate : other.members)
+        for (const std::string& input : operands(b_.number, b_.lane.items[candidate.item]))
+          if (weights->second.contains(input)) return candidate.item;
+    }
+    return std::nullopt;
+  }
+
   // Of a group of b the member that has the same role, or the first.
-  std::size_t member_for(const Item& item, const ContentGroup& group) const {
+  std::size_t member_for(const Item& item, const ContentGroup& group, std::optional<std::size_t> preferred) const {
+    if (preferred && b_.lane.items[*preferred].step == item.step) return *preferred;
     for (const Content& member : group.members)
       if (b_.lane.items[member.item].io == item.io && b_.lane.items[member.item].step == item.step) return member.item;
     return group.first().item;
@@ -290,30 +342,42 @@ class Matcher {
 
   static bool is_part(const ContentPair& pair) { return !pair.layout.of_a.empty() || !pair.layout.of_b.empty(); }
 
-  ContentMatch result() const {
+  ContentMatch result() {
     ContentMatch match;
-    std::vector<double> weights;
-    for (const GroupPair& partner : pairs_.pairs()) {
-      const ContentGroup &group = a_.groups[partner.a], &other = b_.groups[partner.b];
-      for (const Content& member : group.members) {
-        if (!partner.items_a.empty() && !partner.items_a.contains(member.item)) continue;
-        ContentPair pair{.a = member.item,
-                         .b = member_for(a_.lane.items[member.item], other),
-                         .layout = partner.found.layout,
-                         .error = partner.found.error,
-                         .how = partner.how};
-        if (is_part(pair) && member.shape != group.first().shape) continue;
-        if (fit_layout(group.first(), member, other, pair)) match.pairs.push_back(std::move(pair));
-      }
-      if (group.has_parameter && partner.how == ContentHow::Content) weights.push_back(partner.found.error);
-    }
+    for (const GroupPair& partner : pairs_.pairs())
+      if (a_.groups[partner.a].has_parameter) add_pairs(partner, match);
+    for (const ContentPair& pair : match.pairs)
+      if (const Item& item = a_.lane.items[pair.a]; item.io == Io::Param && item.root != 0)
+        weights_of_[item.scope].emplace(interner_.text(b_.lane.items[pair.b].name));
+    for (const GroupPair& partner : pairs_.pairs())
+      if (!a_.groups[partner.a].has_parameter) add_pairs(partner, match);
+    match.odd_layouts = find_odd_layouts(match.pairs, a_.lane, b_.lane, interner_);
     match.contradictions = contradictions_;
+    if (match.contradictions.empty())
+      match.contradictions = find_exchanged_layers(match.pairs, a_.lane, b_.lane, interner_);
+    if (match.contradictions.empty())
+      match.contradictions = find_exchanged_owners(match.pairs, a_.lane, b_.lane, interner_);
     std::ranges::stable_sort(match.pairs, {}, &ContentPair::a);
-    if (!weights.empty()) {
-      std::ranges::nth_element(weights, weights.begin() + static_cast<std::ptrdiff_t>(weights.size() / 2));
-      match.weight_error = weights[weights.size() / 2];
-    }
+    match.weight_error = pairs_.weight_error();
+    match.other_forms = std::move(other_forms_);
     return match;
+  }
+
+  void add_pairs(const GroupPair& partner, ContentMatch& match) const {
+    const ContentGroup &group = a_.groups[partner.a], &other = b_.groups[partner.b];
+    const bool are_ties = group.is_tie && other.is_tie && partner.how == ContentHow::Order;
+    const auto preferred = made_by_module(group, other);
+    for (std::size_t k = 0; k < group.members.size(); ++k) {
+      const Content& member = group.members[k];
+      if (!partner.items_a.empty() && !partner.items_a.contains(member.item)) continue;
+      ContentPair pair{.a = member.item,
+                       .b = are_ties ? other.members[k].item : member_for(a_.lane.items[member.item], other, preferred),
+                       .layout = partner.found.layout,
+                       .error = partner.found.error,
+                       .how = partner.how};
+      if (is_part(pair) && member.shape != group.first().shape) continue;
+      if (fit_layout(group.first(), member, other, pair)) match.pairs.push_back(std::move(pair));
+    }
   }
 
   // The layout was found for the first members. A member with other bytes (a transposed view) or another shape has one
@@ -339,7 +403,10 @@ class Matcher {
   const Interner& interner_;
   ContentPairs pairs_;
   ContentSide &a_ = pairs_.a, &b_ = pairs_.b;
+  bool have_same_steps_ = steps_of(a_) == steps_of(b_);
   std::vector<Contradiction> contradictions_;
+  std::vector<std::pair<std::size_t, std::size_t>> other_forms_;
+  std::unordered_map<TextId, std::set<std::string>> weights_of_;  // of a module of a, by their names in b
 };
 
 }  // namespace

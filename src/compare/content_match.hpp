@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compare/layout.hpp"
@@ -45,10 +46,20 @@ struct Contradiction {
   std::size_t votes = 0;     // how many pairs say so
 };
 
+// A parameter that lies otherwise than others do.
+struct OddLayout {
+  std::size_t a = 0, b = 0;   // items
+  std::string layout, usual;  // in words
+  std::size_t votes = 0;      // how many lie as usual
+};
+
 struct ContentMatch {
   std::vector<ContentPair> pairs;  // in the order of a; several of one item where it holds several of b, or the reverse
   double weight_error = 0;         // the median error of paired parameters: the coarser engine's precision
   std::vector<Contradiction> contradictions;
+  std::vector<OddLayout> odd_layouts;
+  // Parameters whose names say that they are the same, and whose values do not, though what is made with them agrees.
+  std::vector<std::pair<std::size_t, std::size_t>> other_forms;
 };
 
 // Pairs tensors of two lanes that have no partner yet (partner < 0), with no help from names. Overview in the source.

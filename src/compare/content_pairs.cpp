@@ -1,8 +1,24 @@
 #include "compare/content_pairs.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <ranges>
 
 namespace tenscope::compare {
+namespace {
+
+Shape permuted(const Shape& shape, const std::vector<int>& order) {
+  Shape moved;
+  for (const int axis : order) moved.push_back(shape[static_cast<std::size_t>(axis)]);
+  return moved;
+}
+
+}  // namespace
+
+double bits_of_evidence(std::int64_t count, double error) {
+  constexpr double kLeastError = 1e-7;  // float32 tells no more
+  return static_cast<double>(count) * std::log2(1 / std::max(error, kLeastError));
+}
 
 ContentPairs::ContentPairs(ContentSide side_a, ContentSide side_b, const ContentSource& source)
     : a(std::move(side_a)), b(std::move(side_b)), source_(source), sizes_(source.sizes) {
@@ -16,6 +32,9 @@ void ContentPairs::pair(std::size_t group_a, std::size_t group_b, FoundLayout fo
   if (how == ContentHow::Content && found.layout.of_a.empty() && found.layout.of_b.empty()) {
     std::vector<Layout>& learned = learned_[{a.groups[group_a].first().shape, b.groups[group_b].first().shape}];
     if (std::ranges::find(learned, found.layout) == learned.end()) learned.push_back(found.layout);
+    const ContentGroup& group = a.groups[group_a];
+    if (!group.has_parameter && found.layout.sizes == group.first().shape && !found.layout.is_same_order())
+      permutations_.insert(found.layout.order);
   }
   pairs_.push_back({group_a, group_b, std::move(found), how, std::move(items_a)});
   a.is_taken[group_a] = b.is_taken[group_b] = true;
@@ -33,6 +52,11 @@ void ContentPairs::pair_if_alike(std::size_t group_a, std::size_t group_b, Conte
   if (found) pair(group_a, group_b, std::move(*found), how, std::move(items_a));
 }
 
+void ContentPairs::take_apart(const std::vector<std::size_t>& places) {
+  for (const std::size_t place : places | std::views::reverse)
+    pairs_.erase(pairs_.begin() + static_cast<std::ptrdiff_t>(place));
+}
+
 TensorData ContentPairs::data(const ContentSide& side, const Content& content) const {
   return source_.data(side.number, side.lane.items[content.item]);
 }
@@ -40,6 +64,16 @@ TensorData ContentPairs::data(const ContentSide& side, const Content& content) c
 std::optional<FoundLayout> ContentPairs::layout(const Content& x, const Content& y, double limit, double most) const {
   const TensorData data_a = data(a, x), data_b = data(b, y);
   return find_layout(data_a.view, data_b.view, sizes_, limit, most);
+}
+
+double ContentPairs::weight_error() const {
+  std::vector<double> errors;
+  for (const GroupPair& pair : pairs_)
+    if (pair.how == ContentHow::Content && a.groups[pair.a].has_parameter) errors.push_back(pair.found.error);
+  if (errors.empty()) return 0;
+  const auto middle = errors.begin() + std::ssize(errors) / 2;
+  std::ranges::nth_element(errors, middle);
+  return *middle;
 }
 
 std::optional<FoundLayout> ContentPairs::likely_layout(const Content& x, const Content& y) const {
@@ -52,6 +86,9 @@ std::optional<FoundLayout> ContentPairs::likely_layout(const Content& x, const C
   attempt(same_order(x.shape));
   if (const auto learned = learned_.find({x.shape, y.shape}); learned != learned_.end())
     for (const Layout& layout : learned->second) attempt(layout);
+  for (const std::vector<int>& order : permutations_)
+    if (order.size() == x.shape.size() && permuted(x.shape, order) == y.shape)
+      attempt({.sizes = x.shape, .order = order, .of_a = {}, .of_b = {}});
   return best;
 }
 

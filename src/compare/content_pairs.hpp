@@ -11,7 +11,8 @@
 
 namespace tenscope::compare {
 
-constexpr std::int64_t kFewestElements = 16;  // of what is paired by its order or its parts
+// How many bits the agreement of two tensors is worth, of `count` elements each and `error` apart: chance gives some.
+double bits_of_evidence(std::int64_t count, double error);
 
 // Two groups that belong together. A group may be in several: q, k and v joined in one tensor.
 struct GroupPair {
@@ -38,11 +39,16 @@ class ContentPairs {
   // they have the same shapes.
   void pair_if_alike(std::size_t group_a, std::size_t group_b, ContentHow how, std::set<std::size_t> items_a = {});
 
+  // `places` of pairs(), in ascending order. Their groups stay taken.
+  void take_apart(const std::vector<std::size_t>& places);
+
   TensorData data(const ContentSide& side, const Content& content) const;
   // The best layout; its error may exceed the limit (see find_layout).
   std::optional<FoundLayout> layout(const Content& x, const Content& y, double limit,
                                     double most = std::numeric_limits<double>::infinity()) const;
-  // The same order, or a layout of others with the same shapes.
+  // The median error of paired parameters: the coarser engine's precision.
+  double weight_error() const;
+  // The same order, or a layout of others with the same shapes, or with axes in the same order (NCHW and NHWC).
   std::optional<FoundLayout> likely_layout(const Content& x, const Content& y) const;
 
  private:
@@ -50,12 +56,19 @@ class ContentPairs {
   AxisSizes sizes_;
   std::vector<GroupPair> pairs_;
   std::map<std::pair<Shape, Shape>, std::vector<Layout>> learned_;
+  std::set<std::vector<int>> permutations_;  // of whole axes, of what is no parameter
 };
+
+// How a part lies in a whole, by the axes of the tensors without those of size 1.
+Layout layout_of_part(const Shape& whole, const Shape& part, const Layout::Range& range, bool is_whole_in_a);
 
 // Pairs tensors of which one is a part of the other: one slice of it, or several of them joined or stacked.
 void match_parts(ContentPairs& pairs);
 
+// Pairs parameters that content cannot tell apart, where both runs have as many of them: the first with the first.
+void match_ties(ContentPairs& pairs);
+
 // Pairs what is left between pairs, in its order.
-void match_order(ContentPairs& pairs);
+void match_order(ContentPairs& pairs, const Interner& interner);
 
 }  // namespace tenscope::compare

@@ -21,6 +21,7 @@ constexpr std::size_t kMostWholes = 256;     // that one slice is tried with
 constexpr std::size_t kMostCandidates = 64;  // that one place of a whole is tried with
 constexpr std::size_t kMostPieces = 256;     // of one whole: experts, heads
 constexpr double kAgrees = 0.03;
+constexpr double kEnoughBits = 48;
 constexpr std::array<double, 3> kNoiseOfElement = {1e-5, 1e-3, 0.1};  // as parts of the mean size of elements
 
 // One run has the whole tensors, the other the parts.
@@ -74,7 +75,7 @@ class PartMatcher {
 
   static bool is_candidate(const ContentSide& side, std::size_t group) {
     const Content& content = side.groups[group].first();
-    return side.is_free(group) && !content.is_integer && !content.shape.empty() && content.count >= kFewestElements;
+    return side.is_free(group) && !content.is_integer && !content.shape.empty() && content.count > 1;
   }
 
   void take(std::size_t whole, std::size_t part, FoundLayout found) {
@@ -82,21 +83,7 @@ class PartMatcher {
   }
 
   Layout layout_of(const Content& part, const Piece& piece) const {
-    const Content& whole = *whole_;
-    Layout layout;
-    if (is_whole_in_a_) {  // the axes of what is cut out of the whole
-      Shape shape = whole.shape;
-      const std::size_t axis = piece.range.axis;
-      shape[axis] = piece.range.end - piece.range.begin;
-      if (piece.range.period > 0)
-        shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis), whole.shape[axis] / piece.range.period);
-      std::erase(shape, 1);
-      layout = same_order(shape);
-      layout.of_a = {piece.range};
-    } else {
-      layout = same_order(part.shape);
-      layout.of_b = {piece.range};
-    }
+    Layout layout = layout_of_part(whole_->shape, part.shape, piece.range, is_whole_in_a_);
     if (piece.is_transposed) std::ranges::reverse(layout.order);
     return layout;
   }
@@ -148,7 +135,7 @@ class PartMatcher {
     for (const Piece& piece : pieces) {
       const Content& part = parts_.groups[piece.group].first();
       const auto error = error_of(part, piece);
-      if (!error || *error > kAgrees) return false;
+      if (!error || *error > kAgrees || bits_of_evidence(part.count, *error) < kEnoughBits) return false;
       found.push_back({layout_of(part, piece), *error});
     }
     for (std::size_t k = 0; k < pieces.size(); ++k) take(group, pieces[k].group, std::move(found[k]));
@@ -243,7 +230,9 @@ class PartMatcher {
 
   // ---- one slice
 
+  // Of rows that are as good as equal (a prompt may repeat a token) the last, since that is what engines keep.
   std::optional<FoundLayout> best_slice(const Content& whole, const Content& part) {
+    constexpr double kEqual = 1e-5;
     whole_ = &whole;
     FoundLayout best{{}, kNever};
     double second = kNever;
@@ -251,11 +240,12 @@ class PartMatcher {
       const Piece piece{0, {.axis = 0, .begin = row, .end = row + 1}, false};
       const auto error = error_of(part, piece);
       if (!error) return std::nullopt;
-      second = std::min(second, std::max(*error, best.error));
-      if (*error < best.error) best = {layout_of(part, piece), *error};
+      const bool is_equal = *error < kEqual && best.error < kEqual;
+      if (!is_equal) second = std::min(second, std::max(*error, best.error));
+      if (*error < best.error || is_equal) best = {layout_of(part, piece), *error};
     }
     if (best.error >= 0.05 || second < 5 * best.error) return std::nullopt;
-    return best;
+    return bits_of_evidence(part.count, best.error) < kEnoughBits ? std::nullopt : std::optional(best);
   }
 
   ContentPairs& pairs_;
@@ -266,6 +256,22 @@ class PartMatcher {
 };
 
 }  // namespace
+
+Layout layout_of_part(const Shape& whole, const Shape& part, const Layout::Range& range, bool is_whole_in_a) {
+  Layout layout;
+  if (is_whole_in_a) {  // the axes of what is cut out of the whole
+    Shape shape = whole;
+    shape[range.axis] = range.end - range.begin;
+    if (range.period > 0)
+      shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(range.axis), whole[range.axis] / range.period);
+    layout = same_order(without_ones(std::move(shape)));
+    layout.of_a = {range};
+  } else {
+    layout = same_order(part);
+    layout.of_b = {range};
+  }
+  return layout;
+}
 
 void match_parts(ContentPairs& pairs) {
   for (const bool is_whole_in_a : {true, false}) PartMatcher(pairs, is_whole_in_a).match_joined();

@@ -154,7 +154,7 @@ class GridWalk {
 
 // Calls use(a, b, count) with the elements of two grids of one count, in the order of each, a run after another.
 template <class Use>
-void for_each_run(const Elements& a, const Grid& grid_a, const Elements& b, const Grid& grid_b, Use use) {
+void for_each_run(const Elements& a, const Grid& grid_a, const Elements& b, const Grid& grid_b, const Use& use) {
   GridWalk walk_a(grid_a), walk_b(grid_b);
   double of_a[2 * kRun], of_b[2 * kRun];
   for (std::int64_t left = grid_a.count(); left > 0;) {
@@ -469,6 +469,27 @@ std::optional<LayoutDistance> distance_in(const TensorView& a, const TensorView&
   result.factor = dot / std::max(norm, kTiny);
   result.rest = std::sqrt(std::max(norm_b - result.factor * dot, 0.0) / std::max(norm_b, kTiny));
   return result;
+}
+
+std::optional<std::int64_t> for_each_pair(const TensorView& a, const TensorView& b, const Layout& layout,
+                                          LayoutSide order, const UseElements& use) {
+  const auto grids = grids_of(a, b, layout);
+  if (!grids) return std::nullopt;
+  Grid grid_a = grids->a_as_b, grid_b = grids->b;
+  if (order == LayoutSide::A) {
+    Shape moved;
+    std::vector<int> back(layout.order.size());
+    for (std::size_t i = 0; i < back.size(); ++i) {
+      moved.push_back(layout.sizes[static_cast<std::size_t>(layout.order[i])]);
+      back[static_cast<std::size_t>(layout.order[i])] = static_cast<int>(i);
+    }
+    if (!folds(moved, grid_b.shape)) return std::nullopt;
+    grid_a = grids->a;
+    grid_b = rearranged(grid_b, moved, back);
+  }
+  for_each_run(Elements(a), grid_a, Elements(b), grid_b, use);
+  const Shape& shape = order == LayoutSide::A ? grids->a.shape : grids->b.shape;
+  return shape.empty() ? 1 : shape.back();
 }
 
 std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout) {

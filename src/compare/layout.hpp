@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <set>
@@ -57,6 +58,13 @@ struct LayoutDistance {
 };
 // Nothing where the layout is not one of these shapes.
 std::optional<LayoutDistance> distance_in(const TensorView& a, const TensorView& b, const Layout& layout);
+
+// Calls use(elements of a, those of b, count) with what belongs together, some after others, in the C order of one
+// side. Returns how many elements a row of that side has; nothing where the layout is not one of these shapes.
+enum class LayoutSide : std::uint8_t { A, B };
+using UseElements = std::function<void(const double* a, const double* b, std::int64_t count)>;
+std::optional<std::int64_t> for_each_pair(const TensorView& a, const TensorView& b, const Layout& layout,
+                                          LayoutSide order, const UseElements& use);
 
 // The elements of both that belong together, as doubles in the order of a.
 struct LaidOut {

@@ -93,6 +93,16 @@ NameTemplate numbered(std::string_view name, std::int64_t repetition) {
   return result;
 }
 
+std::string pattern_in_words(const NameTemplate& name) {
+  std::string text;
+  char letter = 'i';
+  for (std::size_t at = 0; at < name.text.size(); ++at) {
+    text += name.text[at];
+    if (name.text.compare(at, 2, "{}") == 0 && letter <= 'z') text += letter++;
+  }
+  return text;
+}
+
 void NameRules::learn(const NameTemplate& a, const NameTemplate& b) {
   examples_[a.text][b.text].push_back({a.numbers, b.numbers});
 }

@@ -18,6 +18,9 @@ struct NameTemplate {
 };
 NameTemplate numbered(std::string_view name, std::int64_t repetition);
 
+// "blk.{i}.ffn_up.weight"; of several numbers "{i}", "{j}", "{k}".
+std::string pattern_in_words(const NameTemplate& name);
+
 struct NumberedName {
   NameTemplate name;
   std::size_t item = 0, group = 0;

@@ -181,9 +181,10 @@ Explanation RelationSearch::find() {
   std::vector<double> values;
   for (const std::int64_t at : sample_) values.push_back(b_[at]);
   evidence_ = weigh(values, tolerance_);
-  for (const auto& search : {&RelationSearch::affine, &RelationSearch::moved, &RelationSearch::rounded,
-                             &RelationSearch::dropped_out, &RelationSearch::masked, &RelationSearch::quantised,
-                             &RelationSearch::grouped, &RelationSearch::wrapped, &RelationSearch::of_rank_one})
+  for (const auto& search :
+       {&RelationSearch::affine, &RelationSearch::moved, &RelationSearch::rounded,
+        &RelationSearch::rounded_but_for_some, &RelationSearch::dropped_out, &RelationSearch::masked,
+        &RelationSearch::quantised, &RelationSearch::grouped, &RelationSearch::wrapped, &RelationSearch::of_rank_one})
     if (Explanation found = (this->*search)(); found.found()) return found;
   return {};
 }

@@ -49,6 +49,60 @@ Explanation RelationSearch::rounded() {
   return {};
 }
 
+// The same, but for a few elements, which are named. Which they are is fitted.
+Explanation RelationSearch::rounded_but_for_some() {
+  constexpr std::size_t kMostOthers = 16, kMostNamed = 3;
+  if (precision_a_ == 0 || precision_b_ == 0) return {};
+  struct Found {
+    double changed = 0;
+    std::vector<double> others;  // places of elements that are not what rounding makes
+    void add(const Found& other) {
+      changed += other.changed;
+      others.insert(others.end(), other.others.begin(), other.others.end());
+    }
+  };
+  for (const FloatFormat& format : kFloatFormats) {
+    if (format.precision >= precision_a_ || format.precision > precision_b_) continue;
+    const auto holds = [&](double x, double y) {
+      const double rounded = round_to(format, x);
+      return rounded == y || (std::isnan(rounded) && std::isnan(y));
+    };
+    const auto others = std::count_if(sample_.begin(), sample_.end(), [&](auto at) { return !holds(a_[at], b_[at]); });
+    if (static_cast<std::size_t>(others) > kMostOthers || passes_-- <= 0) continue;
+    Found found;
+    const bool is_it = fold(found, [&](Found& part, double x, double y, std::int64_t at) {
+      const bool is_held = holds(x, y);
+      part.changed += is_held && x != y && std::isfinite(y);
+      if (!is_held) part.others.push_back(static_cast<double>(at));
+      return part.others.size() <= kMostOthers;
+    });
+    const double bits = std::clamp(precision_b_ - format.precision, 1, 16);
+    const double cost = static_cast<double>(found.others.size()) * std::log2(static_cast<double>(count_));
+    if (!is_it || found.others.empty() || found.others.size() > kMostOthers ||
+        !pays(found.changed * bits - cost, bits, 0))
+      continue;
+    std::ranges::sort(found.others);
+    std::string named;
+    for (std::size_t k = 0; k < std::min(found.others.size(), kMostNamed); ++k) {
+      Shape index(shape_.size());
+      auto at = static_cast<std::int64_t>(found.others[k]);
+      for (std::size_t axis = shape_.size(); axis-- > 0; at /= shape_[axis]) index[axis] = at % shape_[axis];
+      named += fmt::format("{}[{}]", k == 0 ? "" : ", ", list_text(index));
+    }
+    const std::size_t count = found.others.size();
+    const std::string where =
+        count == 1 ? named : fmt::format("{} elements: {}{}", count, named, count > kMostNamed ? ", ..." : "");
+    const DType dtype = *parse_dtype(format.name);
+    const std::string text = cast(source(), dtype);
+    Explanation explanation = said("rounded", fmt::format("b is a, rounded to {}, but for {}", format.name, where),
+                                   fmt::format("np.where(np.isin(np.arange(b.size).reshape(b.shape), places), b, {})",
+                                               dtype == view_b_.dtype ? text : cast(text, view_b_.dtype)));
+    explanation.arrays = {{"places", {static_cast<std::int64_t>(count)}, std::move(found.others), true}};
+    return explanation;
+  }
+  return {};
+}
+
 // Integers that differ by multiples of the range of a smaller type, into which those of one side fit.
 Explanation RelationSearch::wrapped() {
   if (!is_integer_ || is_close_) return {};

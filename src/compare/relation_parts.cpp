@@ -93,7 +93,7 @@ Explanation RelationSearch::masked() {
   const bool is_it = fold(mask, [&](Mask& part, double x, double y, std::int64_t at) {
     const std::int64_t diagonal = at % columns - at / columns % rows;
     if (is_same(y, fill)) {
-      if (is_same(x, fill)) return true;
+      if (fits(x, fill, tolerance)) return true;
       part.lowest = std::min(part.lowest, diagonal), part.highest = std::max(part.highest, diagonal);
       part.box.add(at, shape_);
       return true;

@@ -153,6 +153,7 @@ class RelationSearch {
   Explanation moved();
   Explanation affine();
   Explanation rounded();
+  Explanation rounded_but_for_some();
   Explanation wrapped();
   Explanation dropped_out();
   Explanation grouped();

@@ -1,0 +1,62 @@
+#include "compare/layout_check.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+namespace tenscope::compare {
+namespace {
+
+// What tells one layout from another.
+struct Look {
+  std::multiset<std::tuple<std::string, std::string>> parameters;  // shapes, and which parts they are
+  std::set<std::string> inputs;                                    // shapes of what the outermost modules are given
+  std::map<std::string, std::set<std::string>> values;             // shapes of inputs and outputs, by name
+  std::size_t passes = 0;                                          // calls of outermost modules
+  bool is_stage = false;                                           // of a pipeline
+};
+
+Look look_at(const Timeline& timeline, const Interner& interner) {
+  Look look;
+  for (const Lane& lane : timeline.lanes) {
+    std::int64_t first = -1;  // the first step with a call
+    for (const Item& item : lane.items) {
+      if (item.kind == EventKind::Note && interner.text(item.name) == "pipeline_stage") look.is_stage = true;
+      if (item.io == Io::Param && item.phase == Phase::Init)
+        look.parameters.emplace(interner.text(item.shape), interner.text(item.part));
+      if (item.root == 0) continue;
+      if (item.kind == EventKind::Enter && first < 0) first = item.step;
+      if (item.step != first) continue;
+      if (item.is_tensor() && (item.io == Io::Input || item.io == Io::Output))
+        look.values[std::string(interner.text(item.name))].emplace(interner.text(item.shape));
+      if (item.scope != 0) continue;
+      if (item.kind == EventKind::Enter) ++look.passes;
+      if (item.io == Io::Input && item.is_tensor()) look.inputs.emplace(interner.text(item.shape));
+    }
+  }
+  return look;
+}
+
+bool have_common(const std::set<std::string>& x, const std::set<std::string>& y) {
+  return std::ranges::any_of(x, [&](const std::string& shape) { return y.contains(shape); });
+}
+
+}  // namespace
+
+bool are_laid_out_alike(const Timeline& a, const Timeline& b, int world_a, int world_b, const Interner& interner) {
+  const Look x = look_at(a, interner), y = look_at(b, interner);
+  if (x.passes == 0 || y.passes == 0) return true;  // without modules nothing says how tensors belong together
+  if (world_a != world_b) return false;
+  // In one process only a batch that is cut into others is another layout; one call more, to warm up, is none.
+  const bool are_inputs_alike = have_common(x.inputs, y.inputs) || x.inputs.empty() || y.inputs.empty();
+  if (world_a == 1) return x.passes == y.passes || are_inputs_alike;
+  const bool are_values_alike = std::ranges::all_of(x.values, [&](const auto& value) {
+    const auto other = y.values.find(value.first);
+    return other == y.values.end() || have_common(other->second, value.second);
+  });
+  return are_values_alike && are_inputs_alike && x.parameters == y.parameters && x.is_stage == y.is_stage;
+}
+
+}  // namespace tenscope::compare
