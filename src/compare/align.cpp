@@ -5,7 +5,7 @@
 // than the other, calls are paired by their inputs first (call_match.cpp). Arguments go by the names that the signature
 // of the module has for them, then as they were recorded, then by their position (arguments.hpp). What is still alone
 // is tried again without its last name (a parameter with another name), then by its full name, which also serves where
-// one run alone has modules. Where that does not suffice, by content (content_match.cpp).
+// one run alone has modules. Where that does not suffice, by content (align_content.cpp).
 #include "compare/align.hpp"
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "compare/align_content.hpp"
 #include "compare/arguments.hpp"
 #include "compare/call_key.hpp"
 #include "compare/path_rule.hpp"
 #include "compare/sequence.hpp"
 #include "compare/uneven_backward.hpp"
-#include "tenscope/error.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -85,21 +85,13 @@ class LaneAligner {
     for (std::size_t i = 0; i < rules.size(); ++i)
       if (match_by_rule(rules[i])) is_used[i] = true;
     match_names();
-    if (content != nullptr) match_content(*content);
-    note_ends();
+    if (content != nullptr && !are_modules_shared())
+      align_by_content(alignment_, pair_, interner_, *content, std::move(weight_errors_));
     return std::move(pair_);
   }
 
  private:
-  void join(std::size_t a, std::size_t b) {
-    pair_.to_b[a] = static_cast<std::int64_t>(b);
-    pair_.to_a[b] = static_cast<std::int64_t>(a);
-  }
-
-  void join_further(std::size_t a, std::size_t b) {
-    pair_.further[a].push_back(static_cast<std::int64_t>(b));
-    pair_.to_a[b] = static_cast<std::int64_t>(a);
-  }
+  void join(std::size_t a, std::size_t b) { pair_.join(a, b); }
 
   // The key of an event of the second run, by the first run's count of steps and calls; nothing where that has no such.
   std::optional<Key> key_in_b(std::size_t j, Naming naming = Naming::ByName) {
@@ -287,66 +279,14 @@ class LaneAligner {
     }
   }
 
-  // What a model returns is recorded last. Where it has no partner on either side, nothing is known of it.
-  static std::optional<std::size_t> last_tensor(const std::vector<Item>& items) {
-    for (std::size_t i = items.size(); i-- > 0;)
-      if (items[i].is_tensor() && items[i].io != Io::Param && items[i].io != Io::Buffer) return i;
-    return std::nullopt;
-  }
-
-  void note_ends() {
-    if (!note_ends_) return;
-    const auto [a, b] = *note_ends_;
-    if (pair_.to_b[a] == kAlone && pair_.to_a[b] == kAlone)
-      alignment_.notes.push_back({.kind = DiffNote::Kind::EndsUnpaired,
-                                  .a = std::string(interner_.text(a_[a].name)),
-                                  .b = std::string(interner_.text(b_[b].name))});
-  }
-
   static bool has_modules(const std::vector<Item>& items) {
     return std::ranges::any_of(items, [](const Item& item) { return item.root != 0; });
   }
 
-  // Where names and modules do not suffice: one run has no modules, or none that the other has.
-  void match_content(const ContentSource& source) {
-    const bool are_modules_shared =
-        std::ranges::any_of(alignment_.module_to_b, [](int partner) { return partner >= 0; });
-    if (has_modules(a_) && has_modules(b_) && are_modules_shared) return;
-    const ContentMatch match = match_by_content(*pair_.a, *pair_.b, pair_.to_b, pair_.to_a, interner_, source);
-    if (match.pairs.empty() && weight_errors_.empty()) return;
-    pair_.is_by_content = true;
-    if (match.weight_error > 0) weight_errors_.push_back(match.weight_error);
-    std::ranges::sort(weight_errors_);
-    pair_.weight_error = weight_errors_.empty() ? 0 : weight_errors_[weight_errors_.size() / 2];
-    pair_.how_b.assign(b_.size(), ContentHow::Content);
-    const auto last_a = last_tensor(a_), last_b = last_tensor(b_);
-    note_ends_ = last_a && last_b ? std::optional(std::pair(*last_a, *last_b)) : std::nullopt;
-    for (const Contradiction& one : match.contradictions)
-      alignment_.notes.push_back({.kind = DiffNote::Kind::Exchanged,
-                                  .subject = std::string(interner_.text(b_[one.b].name)),
-                                  .a = std::string(interner_.text(a_[one.a].name)),
-                                  .b = std::string(interner_.text(b_[one.expected].name)),
-                                  .count = one.votes});
-    std::set<std::pair<TextId, TextId>> renamed;
-    for (const ContentPair& one : match.pairs) {
-      if (pair_.to_b[one.a] == kAlone)
-        join(one.a, one.b);
-      else if (pair_.to_a[one.b] == kAlone)  // a holds several of b
-        join_further(one.a, one.b);
-      pair_.how_b[one.b] = one.how;
-      alignment_.content_pairs.push_back({.a = std::string(interner_.text(a_[one.a].name)),
-                                          .b = std::string(interner_.text(b_[one.b].name)),
-                                          .step = a_[one.a].step,
-                                          .call = a_[one.a].call,
-                                          .how = std::string(to_string(one.how)),
-                                          .layout = one.layout.in_words(),
-                                          .is_part = !one.layout.of_a.empty() || !one.layout.of_b.empty(),
-                                          .error = one.error});
-      source.keep(a_[one.a], b_[one.b], one.layout);
-      if (a_[one.a].name != b_[one.b].name && renamed.emplace(a_[one.a].name, b_[one.b].name).second)
-        alignment_.renamed.push_back(
-            {"", std::string(interner_.text(a_[one.a].name)), std::string(interner_.text(b_[one.b].name))});
-    }
+  // Do names and modules suffice? Not where one run has no modules, or none that the other has.
+  bool are_modules_shared() const {
+    return has_modules(a_) && has_modules(b_) &&
+           std::ranges::any_of(alignment_.module_to_b, [](int partner) { return partner >= 0; });
   }
 
   Alignment& alignment_;
@@ -354,7 +294,6 @@ class LaneAligner {
   const std::vector<Item>& a_;
   const std::vector<Item>& b_;
   const ContentSource* content_ = nullptr;
-  std::optional<std::pair<std::size_t, std::size_t>> note_ends_;  // the last tensors, where content paired the runs
   std::vector<double> weight_errors_;  // of parameters that were paired by names and lie in another order
   ArgumentNames arguments_a_, arguments_b_;
   std::unordered_map<int, TextId> scope_in_b_;
@@ -426,12 +365,13 @@ class UnmatchedList {
 
 void list_unmatched(Alignment& alignment, const Timeline& timeline, const Interner& interner, int side) {
   UnmatchedList list(alignment, interner, side);
+  std::unordered_map<const Lane*, const std::vector<std::int64_t>*> partners;
+  for (const LanePair& pair : alignment.lanes)
+    partners.emplace(side == 0 ? pair.a : pair.b, side == 0 ? &pair.to_b : &pair.to_a);
   for (const Lane& lane : timeline.lanes) {
-    const auto pair = std::find_if(alignment.lanes.begin(), alignment.lanes.end(), [&](const LanePair& p) {
-      return p.a->rank == lane.rank && p.a->ordinal == lane.ordinal;
-    });
+    const auto partner = partners.find(&lane);
     for (std::size_t i = 0; i < lane.items.size(); ++i) {
-      const bool is_alone = pair == alignment.lanes.end() || (side == 0 ? pair->to_b : pair->to_a)[i] == kAlone;
+      const bool is_alone = partner == partners.end() || (*partner->second)[i] == kAlone;
       if (is_alone && is_pairable(lane.items[i])) list.add(lane.items[i]);
     }
   }
@@ -460,12 +400,13 @@ Alignment align_timelines(const Timeline& a, const Timeline& b, Interner& intern
   std::vector<PathRule> rules;
   for (const UnusedRule& unused : match.unused) rules.emplace_back(unused.text);
   std::vector<bool> is_used(rules.size(), false);
+  std::map<std::pair<int, std::size_t>, const Lane*> in_b;
+  for (const Lane& lane : b.lanes) in_b.emplace(std::pair(lane.rank, lane.ordinal), &lane);
   for (const Lane& lane : a.lanes)
-    for (const Lane& other : b.lanes)
-      if (lane.rank == other.rank && lane.ordinal == other.ordinal)
-        alignment.lanes.push_back(LaneAligner(alignment, interner, lane, other).align(rules, content, is_used));
+    if (const auto found = in_b.find({lane.rank, lane.ordinal}); found != in_b.end())
+      alignment.lanes.push_back(LaneAligner(alignment, interner, lane, *found->second).align(rules, content, is_used));
   for (std::size_t i = 0; i < rules.size(); ++i)
-    if (!is_used[i]) throw Error(ErrorCode::NotFound, match.unused[i].reason);
+    if (!is_used[i]) alignment.unused.push_back(std::move(match.unused[i]));
   list_unmatched(alignment, a, interner, 0);
   list_unmatched(alignment, b, interner, 1);
   return alignment;

@@ -30,6 +30,11 @@ struct LanePair {
   std::vector<ContentHow> how_b;                             // then: of each item of b that has a partner
   std::set<std::int64_t> uneven_steps;  // in which the runs call backward() a different number of times
 
+  void join(std::size_t item_a, std::size_t item_b) {
+    to_b[item_a] = static_cast<std::int64_t>(item_b);
+    to_a[item_b] = static_cast<std::int64_t>(item_a);
+  }
+
   // Step and call of an event of the second run in the first run's count.
   CallNumber number_of_b(std::size_t item) const {
     return numbers_b.empty() ? CallNumber{b->items[item].step, b->items[item].call} : numbers_b[item];
@@ -45,7 +50,9 @@ struct Alignment {
   std::vector<DiffRenamed> renamed;
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffNote> notes;
+  bool are_weights_in_doubt = false;  // some changed places or lie otherwise, and nothing made with them was paired
   std::vector<DiffContentPair> content_pairs;
+  std::vector<UnusedRule> unused;  // rules of the map that fit nothing
 
   // The first run's node of an event of either run; -1: it belongs to no module that the first run has.
   int node_of_a(const Item& item) const { return item.root == 0 ? -1 : tree_a.find(item.root, item.scope); }

@@ -19,6 +19,9 @@
 // A tainted Trust makes what follows a consequence. A Trust with noise lets through noise, enlarged (noise.cpp). A
 // Trust with something unknown in it is remembered: an origin after it says that the difference may have begun earlier.
 //
+// Runs that are laid out differently over ranks have become two timelines of one process each before (logical_slots,
+// logical_match, logical_runs).
+//
 // The files in the order of the data: timeline (events), module_tree and module_match, call_match, align (pairs of
 // events), observations, lane_state (how one pair is judged), forward_judge, backward_judge, optimizer_judge, run_end,
 // this file, origin_groups, run_diff (the result).
@@ -110,8 +113,8 @@ Findings find_origins(const Alignment& alignment, const Interner& interner, cons
       return origin.is_pending;
     });
     for (Origin& origin : group_origins(state)) findings.origins.push_back(std::move(origin));
+    if (measures.release) measures.release(*state.pair.a, *state.pair.b);
   }
-  findings.consequences += drop_what_other_ranks_caused(findings.origins);
   sort_origins(findings.origins);
   return findings;
 }

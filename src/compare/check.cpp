@@ -16,6 +16,7 @@
 #include "compare/check_missing.hpp"
 #include "compare/check_origins.hpp"
 #include "compare/noise.hpp"
+#include "compare/rank_diff.hpp"
 #include "kernels/element.hpp"
 #include "kernels/element_reader.hpp"
 #include "tenscope/error.hpp"
@@ -379,7 +380,8 @@ class Checker {
     const auto most = limit("ranks-out-of-sync");
     if (!most || ranks.size() < 2) return;
     looked_at_["ranks-out-of-sync"] = parameters_.size();
-    for (const RankDifference& difference : diff_ranks(reader_.path()))
+    RankCoverage coverage;
+    for (const RankDifference& difference : compare::diff_ranks(reader_, coverage))
       if (difference.place.io == "param" && difference.rel_max > *most)
         report("ranks-out-of-sync", difference.place, difference.rel_max,
                fmt::format("{} differs on rank {} from step {} on", difference.place.name, difference.ranks.front(),

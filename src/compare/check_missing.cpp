@@ -5,16 +5,26 @@
 #include <set>
 #include <vector>
 
+#include "store/writer_groups.hpp"
+
 namespace tenscope::compare {
 
 void find_missing(const Reader& reader, CheckReport& report) {
-  for (const WriterInfo& writer : reader.writers()) {
-    if (writer.running)
-      report.notes.push_back(fmt::format("{} is still being written", writer.folder));
-    else if (!writer.closed)
-      report.missing.push_back(fmt::format("{} was cut off by a crash{}: what came after its last event is unknown",
-                                           writer.folder, writer.repaired ? " and repaired since" : ""));
-  }
+  std::vector<std::string> running, crashed, repaired;
+  for (const WriterInfo& writer : reader.writers())
+    if (writer.running || !writer.closed)
+      (writer.running ? running : writer.repaired ? repaired : crashed).push_back(writer.folder);
+  if (!running.empty())
+    report.notes.push_back(fmt::format("{} {} still being written", store::writers_text(running, reader),
+                                       running.size() == 1 ? "is" : "are"));
+  for (const auto* group : {&crashed, &repaired})
+    if (!group->empty()) {
+      const bool is_one = group->size() == 1;
+      report.missing.push_back(fmt::format("{} {} cut off by a crash{}: what came after {} is unknown",
+                                           store::writers_text(*group, reader), is_one ? "was" : "were",
+                                           group == &repaired ? " and repaired since" : "",
+                                           is_one ? "its last event" : "their last events"));
+    }
   std::vector<Problem> damage;
   for (const Problem& problem : reader.problems())
     if (problem.kind != ProblemKind::Loss) damage.push_back(problem);
@@ -22,7 +32,8 @@ void find_missing(const Reader& reader, CheckReport& report) {
     report.missing.push_back(fmt::format("{} damaged place{} in the recording; the first: {} at offset {}: {}",
                                          damage.size(), damage.size() == 1 ? "" : "s", damage.front().reason,
                                          damage.front().offset, damage.front().file.string()));
-  for (const Loss& loss : reader.losses()) (loss.is_limit ? report.notes : report.missing).push_back(to_string(loss));
+  for (const Loss& loss : store::folded_losses(reader))
+    (loss.is_limit ? report.notes : report.missing).push_back(to_string(loss));
   std::set<std::string> unseen;
   for (const EventId id : reader.find({.name = std::string(kNotSeenNote), .kind = EventKind::Note})) {
     const Event event = reader.event(id);

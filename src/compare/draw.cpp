@@ -29,10 +29,17 @@ bool has_same_elements(const Stats& a, const Stats& b) {
          std::abs(a.std - b.std) <= slack;
 }
 
+// The standard error of the correlation of independent numbers.
+double deviation(const Stats& a, const Stats& b, const PairError& error) {
+  const double of_elements = 1 / std::sqrt(elements(a));
+  if (error.uncertainty == 0) return of_elements;
+  return std::max(of_elements, std::sqrt(2) * error.uncertainty * a.l2 * b.l2 / elements(a) / (a.std * b.std));
+}
+
 bool is_independent(const Stats& a, const Stats& b, const PairError& error) {
   if (a.std == 0 || b.std == 0) return true;  // constants tell nothing of each other
   if (has_same_elements(a, b)) return false;
-  return error.is_lower_bound || std::abs(correlation(a, b, error)) <= kDrawErrors / std::sqrt(elements(a));
+  return error.is_lower_bound || std::abs(correlation(a, b, error)) <= kDrawErrors * deviation(a, b, error);
 }
 
 bool is_same_distribution(const Stats& a, const Stats& b) {

@@ -177,12 +177,14 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
   }
   const DType dtype = judged_dtype(x, y, inputs.noise > 0);
   const bool is_update = stage == Stage::Optimizer && x.phase == Phase::Optimizer && x.io == Io::Param;
-  const bool is_noise = pair.is_by_content && x.is_tensor() && !is_exact(dtype) && !noise_.has_own_tolerance()
-                            ? is_noise_of_engines(error, x, y)
-                            : noise_.is_noise(error, dtype, inputs, stage, floor);
-  if (!is_noise || (is_update && !noise_.has_own_tolerance() && is_wrong_update(o)))
+  const auto is_noise = [&](const PairError& measured) {
+    return pair.is_by_content && x.is_tensor() && !is_exact(dtype) && !noise_.has_own_tolerance()
+               ? is_noise_of_engines(measured, x, y)
+               : noise_.is_noise(measured, dtype, inputs, stage, floor);
+  };
+  if (!is_noise(error.at_least()) || (is_update && !noise_.has_own_tolerance() && is_wrong_update(o)))
     return beyond_noise(error.relative());
-  if (error.is_lower_bound) {
+  if (error.is_lower_bound || (error.is_estimate && !is_noise(error.at_most()))) {
     ++findings_.unknown;
     if (!findings_.first_unknown) findings_.first_unknown = make_origin(o, text(item_of(o).scope), {}, inputs);
     return {Verdict::Unknown, {.noise = error.relative(), .is_unknown = true}, error.relative()};

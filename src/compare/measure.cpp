@@ -44,6 +44,27 @@ double PairError::relative(double floor) const {
   return max_abs / std::max(scale, floor);
 }
 
+PairError PairError::at_least() const {
+  PairError error = *this;
+  if (uncertainty == 0) return error;
+  const double factor = 1 - thresholds::kEstimateErrors * uncertainty;
+  error.max_abs *= factor;
+  error.rel_l2 *= factor;
+  const double doubt = thresholds::kEstimateErrors * (1 - correlation * correlation) * std::sqrt(2) * uncertainty;
+  error.correlation = std::copysign(std::max(0.0, std::abs(correlation) - doubt), correlation);
+  return error;
+}
+
+PairError PairError::at_most() const {
+  PairError error = *this;
+  if (!is_estimate) return error;
+  const double factor = 1 + thresholds::kEstimateErrors * uncertainty;
+  error.max_abs *= factor;
+  error.rel_l2 *= factor;
+  error.differing = std::max(differing, differing_at_most);
+  return error;
+}
+
 PairError measure(const TensorView& a, const TensorView& b) {
   if (!std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end()))
     return not_comparable(DiffObstacle::Shapes);

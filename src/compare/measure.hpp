@@ -14,17 +14,24 @@ namespace tenscope::compare {
 struct PairError {
   bool is_comparable = true;      // false: other shapes, texts, a tensor against a number
   bool is_lower_bound = false;    // from statistics alone: the true difference is at least this
+  bool is_estimate = false;       // from sketches
   bool has_other_finite = false;  // a NaN or infinity on one side only
   std::int64_t count = 0;
-  std::int64_t differing = 0;  // 0: the values are equal, though perhaps of another dtype
-  double max_abs = 0;          // largest |b - a|
-  double scale = 0;            // largest |a|
-  double rel_l2 = 0;           // |b - a| / |a|
-  double correlation = 0;      // cosine between b - a and a
+  std::int64_t differing = 0;          // 0: the values are equal, though perhaps of another dtype
+  double max_abs = 0;                  // largest |b - a|
+  double scale = 0;                    // largest |a|
+  double rel_l2 = 0;                   // |b - a| / |a|
+  double correlation = 0;              // cosine between b - a and a
+  double uncertainty = 0;              // of an estimate: the standard error of max_abs and rel_l2 as a part of them
+  std::int64_t differing_at_most = 0;  // of an estimate of integers or bools
   DiffObstacle obstacle = DiffObstacle::None;
 
   // The largest difference as a part of the largest value, which counts as `floor` at least.
   double relative(double floor = 0) const;
+
+  // The least and the most that an estimate leaves open, to some standard errors; else the same.
+  PairError at_least() const;
+  PairError at_most() const;
 };
 
 // Tells how far two events' values are apart; only called where they are not the same bit for bit.

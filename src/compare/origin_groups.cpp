@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "compare/thresholds.hpp"
+
 namespace tenscope::compare {
 namespace {
 
@@ -84,11 +86,16 @@ class Grouper {
       Origin& origin = result_[index].origin;
       const Item& item = item_of(origin);
       if (item.phase != Phase::Backward && item.phase != Phase::Optimizer) continue;
-      const auto alike = static_cast<std::size_t>(std::ranges::count_if(state_.a, [&](const Item& other) {
-        return other.io == item.io && other.phase == item.phase && other.step == item.step &&
-               (item.io != Io::Grad || other.call == item.call);
-      }));
-      origin.reason.is_of_all = origin.tensors > 1 && origin.tensors == alike;
+      std::vector<double> sizes;
+      for (const Item& other : state_.a)
+        if (other.io == item.io && other.phase == item.phase && other.step == item.step &&
+            (item.io != Io::Grad || other.call == item.call))
+          sizes.push_back(other.abs_max);
+      // A gradient of nothing but rounding (of a key's bias, say) may agree by chance.
+      const double largest = sizes.empty() ? 0 : *std::ranges::max_element(sizes);
+      const auto telling = static_cast<std::size_t>(std::ranges::count_if(
+          sizes, [&](double size) { return item.io != Io::Grad || size > thresholds::kGradientOfNothing * largest; }));
+      origin.reason.is_of_all = origin.tensors > 1 && origin.tensors >= telling;
     }
   }
 
@@ -117,27 +124,6 @@ class Grouper {
 }  // namespace
 
 std::vector<Origin> group_origins(LaneState& state) { return Grouper(state).group(); }
-
-std::size_t drop_what_other_ranks_caused(std::vector<Origin>& origins) {
-  struct Forward {
-    std::size_t lane;
-    std::int64_t step;
-  };
-  std::vector<Forward> forward;
-  for (const Origin& origin : origins)
-    if (origin.phase == Phase::Forward && origin.reason.cause != DiffCause::End)
-      forward.push_back({origin.lane, origin.step});
-  std::size_t dropped = 0;
-  std::erase_if(origins, [&](const Origin& origin) {
-    const bool is_exchanged = origin.phase == Phase::Backward || origin.phase == Phase::Optimizer;
-    const bool is_caused = is_exchanged && std::any_of(forward.begin(), forward.end(), [&](const Forward& cause) {
-                             return cause.lane != origin.lane && cause.step <= origin.step;
-                           });
-    if (is_caused) dropped += origin.tensors;
-    return is_caused;
-  });
-  return dropped;
-}
 
 void sort_origins(std::vector<Origin>& origins) {
   const auto key = [](const Origin& origin) {

@@ -10,10 +10,6 @@ namespace tenscope::compare {
 // initial values of one module. Takes them out of the state; in the order in which they arise.
 std::vector<Origin> group_origins(LaneState& state);
 
-// Ranks exchange gradients: one that starts to differ on a rank, at or after a difference on another one, follows from
-// it. Returns how many tensors were taken out with their origins.
-std::size_t drop_what_other_ranks_caused(std::vector<Origin>& origins);
-
 // Wrong initial values first, then by position in their lane.
 void sort_origins(std::vector<Origin>& origins);
 

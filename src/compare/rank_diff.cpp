@@ -1,5 +1,7 @@
 // diff_ranks: what should be equal across the ranks of one run and is not. Compared are ranks that hold the same part
 // of a tensor: the whole one, the same shard of a DTensor, the same pipeline stage.
+#include "compare/rank_diff.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +46,10 @@ std::map<compare::TextId, compare::TextId> stages_of(const compare::Lane& lane, 
 class RankComparison {
  public:
   RankComparison(const Reader& reader, RankCoverage& coverage)
-      : timeline_(compare::read_timeline(reader, interner_)), values_(reader, reader, interner_), coverage_(coverage) {}
+      : timeline_(compare::read_timeline(reader, interner_)),
+        source_(reader),
+        values_(source_, source_, interner_),
+        coverage_(coverage) {}
 
   std::size_t ranks() const { return timeline_.lanes.size(); }
 
@@ -142,13 +147,13 @@ class RankComparison {
       return;
     }
     RankDifference& difference = result_[place->second];
-    if (std::find(difference.ranks.begin(), difference.ranks.end(), rank) == difference.ranks.end())
-      difference.ranks.push_back(rank);
+    if (difference.ranks.back() != rank) difference.ranks.push_back(rank);  // lanes are in the order of ranks
     difference.place.step = std::min(difference.place.step, item.step);
   }
 
   compare::Interner interner_;
   compare::Timeline timeline_;
+  compare::ReaderSource source_;
   compare::RunValues values_;
   RankCoverage& coverage_;
   std::map<std::tuple<std::size_t, compare::TextId, compare::TextId, std::int64_t>, EventId> last_gradient_;
@@ -161,12 +166,15 @@ class RankComparison {
 }  // namespace
 
 std::vector<RankDifference> diff_ranks(const fs::path& run, RankCoverage* coverage) {
-  const Reader reader(run);
   RankCoverage unused;
-  RankComparison comparison(reader, coverage != nullptr ? *coverage : unused);
+  return compare::diff_ranks(Reader(run), coverage != nullptr ? *coverage : unused);
+}
+
+std::vector<RankDifference> compare::diff_ranks(const Reader& reader, RankCoverage& coverage) {
+  RankComparison comparison(reader, coverage);
   if (comparison.ranks() < 2)
     throw Error(ErrorCode::InvalidArgument,
-                fmt::format("cannot compare ranks: the run has only one: {}", run.string()));
+                fmt::format("cannot compare ranks: the run has only one: {}", reader.path().string()));
   return comparison.compare();
 }
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -45,17 +48,19 @@ class ResultMaker {
     const LanePair& lane = alignment_.lanes[origin.lane];
     DiffOrigin result;
     result.place = place(lane, {origin.is_change_in_b ? kNothing : origin.shown.a, origin.shown.b});
-    result.place.module = origin.blamed;
+    // Gradients that all begin to differ together are no single module's doing.
+    const bool is_of_program = origin.reason.is_of_all && item(lane, origin.seen).io == Io::Grad;
+    result.place.module = is_of_program ? "" : origin.blamed;
     result.place.phase = to_string(origin.phase);
     const Item& seen = item(lane, origin.seen);
-    const int node = node_of(seen.root, origin.blamed);
+    const int node = node_of(seen.root, result.place.module);
     if (node >= 0) {
       const ModuleNode& module = alignment_.tree_a.nodes[static_cast<std::size_t>(node)];
       result.place.cls = interner_.text(module.cls);
       if (result.place.site.empty()) result.place.site = interner_.text(module.site);
     }
-    if (origin.shown.a != kNothing) result.event_a = event(lane.a->items[static_cast<std::size_t>(origin.shown.a)]);
-    if (origin.shown.b != kNothing) result.event_b = event(lane.b->items[static_cast<std::size_t>(origin.shown.b)]);
+    if (origin.shown.a != kNothing) result.event_a = event(0, lane.a->items[static_cast<std::size_t>(origin.shown.a)]);
+    if (origin.shown.b != kNothing) result.event_b = event(1, lane.b->items[static_cast<std::size_t>(origin.shown.b)]);
     result.seen_in = interner_.text(seen.scope);
     result.seen_as = interner_.text(seen.name);
     result.reason = origin.reason;
@@ -108,7 +113,8 @@ class ResultMaker {
                            : lane.b->items[static_cast<std::size_t>(o.b)];
   }
 
-  DiffEvent event(const Item& item) const {
+  DiffEvent event(int run, const Item& item) const {
+    if (describe_.event) return describe_.event(run, item);
     return {.name = std::string(interner_.text(item.name)), .step = item.step, .call = item.call};
   }
 
@@ -190,8 +196,7 @@ class ResultMaker {
 };
 
 // The coarser of the two dtypes of floats where the differences begin with another one.
-std::optional<DType> coarser_dtype(const Findings& findings, const Alignment& alignment) {
-  if (findings.origins.empty()) return std::nullopt;
+std::optional<DType> coarser_dtype(const Origin& first, const Findings& findings, const Alignment& alignment) {
   const auto coarser = [&](std::size_t lane, const Observation& o) -> std::optional<DType> {
     if (!o.is_on_both_sides()) return std::nullopt;
     const Item& a = alignment.lanes[lane].a->items[static_cast<std::size_t>(o.a)];
@@ -201,28 +206,9 @@ std::optional<DType> coarser_dtype(const Findings& findings, const Alignment& al
     if (!are_floats || a.dtype == b.dtype) return std::nullopt;
     return unit_roundoff(a.dtype) > unit_roundoff(b.dtype) ? a.dtype : b.dtype;
   };
-  const Origin& first = findings.origins.front();
   if (const auto dtype = coarser(first.lane, first.seen)) return dtype;
   if (!findings.dtype_change) return std::nullopt;
   return coarser(findings.dtype_change->lane, findings.dtype_change->observation);
-}
-
-std::set<int> ranks_of(const Timeline& timeline) {
-  std::set<int> ranks;
-  for (const Lane& lane : timeline.lanes) ranks.insert(lane.rank);
-  return ranks;
-}
-
-void note_missing_ranks(const Timeline& a, const Timeline& b, RunDiff& diff) {
-  const std::set<int> ranks_a = ranks_of(a), ranks_b = ranks_of(b);
-  const auto note = [&](const std::set<int>& ranks, const std::set<int>& others, int side) {
-    for (const int rank : ranks)
-      if (!others.contains(rank))
-        diff.notes.push_back(
-            {.kind = DiffNote::Kind::MissingRank, .side = side, .count = static_cast<std::size_t>(rank)});
-  };
-  note(ranks_a, ranks_b, 0);
-  note(ranks_b, ranks_a, 1);
 }
 
 std::vector<std::size_t> in_order_of_calls(const ModuleTree& tree) {
@@ -235,36 +221,33 @@ std::vector<std::size_t> in_order_of_calls(const ModuleTree& tree) {
 }
 
 // Modules that are of another class in the second run: often the mistake itself.
-void note_other_classes(const Alignment& alignment, const Interner& interner, RunDiff& diff) {
-  std::size_t count = 0;
+void note_other_classes(const Alignment& alignment, const Interner& interner, std::vector<DiffNote>& notes) {
   for (std::size_t i = 0; i < alignment.tree_a.nodes.size(); ++i) {
     if (alignment.module_to_b[i] < 0) continue;
     const ModuleNode& a = alignment.tree_a.nodes[i];
     const ModuleNode& b = alignment.tree_b.nodes[static_cast<std::size_t>(alignment.module_to_b[i])];
-    if (a.cls == b.cls || a.cls == 0 || b.cls == 0) continue;
-    if (count++ < thresholds::kListedClasses)
-      diff.notes.push_back({.kind = DiffNote::Kind::OtherClass,
-                            .subject = a.path,
-                            .a = std::string(interner.text(a.cls)),
-                            .b = std::string(interner.text(b.cls))});
+    if (a.cls != b.cls && a.cls != 0 && b.cls != 0)
+      notes.push_back({.kind = DiffNote::Kind::OtherClass,
+                       .subject = a.path,
+                       .a = std::string(interner.text(a.cls)),
+                       .b = std::string(interner.text(b.cls))});
   }
-  if (count > thresholds::kListedClasses)
-    diff.notes.push_back({.kind = DiffNote::Kind::OtherClasses, .count = count - thresholds::kListedClasses});
 }
 
-void note_dtype_change(const DtypeChange& change, const Alignment& alignment, const Interner& interner, RunDiff& diff) {
+void note_dtype_change(const DtypeChange& change, const Alignment& alignment, const Interner& interner,
+                       std::vector<DiffNote>& notes) {
   const LanePair& lane = alignment.lanes[change.lane];
   const Item& a = lane.a->items[static_cast<std::size_t>(change.observation.a)];
   const Item& b = lane.b->items[static_cast<std::size_t>(change.observation.b)];
-  diff.notes.push_back({.kind = DiffNote::Kind::OtherDtype,
-                        .subject = std::string(interner.text(a.name)),
-                        .a = type_name(a),
-                        .b = type_name(b),
-                        .count = change.count});
+  notes.push_back({.kind = DiffNote::Kind::OtherDtype,
+                   .subject = std::string(interner.text(a.name)),
+                   .a = type_name(a),
+                   .b = type_name(b),
+                   .count = change.count});
 }
 
 // What a run says of itself: modules that were not seen, an exception.
-void note_own_words(const Timeline& timeline, const Interner& interner, int side, RunDiff& diff) {
+void note_own_words(const Timeline& timeline, const Interner& interner, int side, std::vector<DiffNote>& notes) {
   std::set<std::pair<std::string, std::string>> not_seen;
   for (const Lane& lane : timeline.lanes) {
     for (const Item& item : lane.items) {
@@ -272,10 +255,10 @@ void note_own_words(const Timeline& timeline, const Interner& interner, int side
         not_seen.emplace(interner.text(item.scope), interner.text(item.text));
     }
     if (const TextId exception = exception_of(lane, interner); exception != 0)
-      diff.notes.push_back({.kind = DiffNote::Kind::Failed, .side = side, .a = std::string(interner.text(exception))});
+      notes.push_back({.kind = DiffNote::Kind::Failed, .side = side, .a = std::string(interner.text(exception))});
   }
   for (const auto& [module, meta] : not_seen)
-    diff.notes.push_back({.kind = DiffNote::Kind::NotSeen, .side = side, .subject = module, .a = meta});
+    notes.push_back({.kind = DiffNote::Kind::NotSeen, .side = side, .subject = module, .a = meta});
 }
 
 std::size_t count_values(const Timeline& timeline) {
@@ -295,124 +278,183 @@ bool has_results(const Timeline& timeline) {
   });
 }
 
-// Goes through the runs once more, with the rounding of that dtype taken for granted.
-DiffRounding judge_beyond_rounding(DType dtype, const Alignment& alignment, const Interner& interner,
-                                   const Measures& measures, const Describe& describe, const RunDiffOptions& options) {
-  const Findings findings = find_origins(alignment, interner, measures,
-                                         {.noise = NoiseJudge(options.tolerance, unit_roundoff(dtype)),
-                                          .allow_prefix = options.allow_prefix,
-                                          .on_progress = {}});
-  DiffRounding rounding{.dtype = std::string(to_string(dtype)), .beyond = {}};
-  if (!findings.origins.empty())
-    rounding.beyond = ResultMaker(alignment, interner, describe, findings).make(findings.origins.front());
-  return rounding;
+Moment moment_of(const Origin& origin, const Alignment& alignment) {
+  const Lane& lane = *alignment.lanes[origin.lane].a;
+  return {.rank = lane.rank,
+          .ordinal = lane.ordinal,
+          .is_initial = origin.phase == Phase::Init && origin.step == 0,
+          .step = origin.step,
+          .phase = origin.phase,
+          .position = origin.position};
 }
 
-void name_optimizers(const Settings& a, const Settings& b, RunDiff& diff) {
-  const auto optimizer_of = [](const Settings& settings) {
-    const auto found = settings.find("optimizer.class");
-    if (found == settings.end() || found->second.size() < 2) return std::string();
-    return found->second.substr(1, found->second.size() - 2);  // without JSON's quotes
+// Of origins that are in their lanes' order, and stay so: initial values are in the order of their use, and none of the
+// others has a step or phase before the one before it.
+std::vector<Moment> moments_of(const std::vector<Origin>& origins, const Alignment& alignment) {
+  struct Reached {
+    std::size_t initial = 0;
+    std::pair<std::int64_t, Phase> time{std::numeric_limits<std::int64_t>::min(), Phase::None};
   };
-  const auto name = [&](DiffOrigin& origin) {
-    if (!origin.update) return;
-    origin.update->optimizer_a = optimizer_of(a);
-    origin.update->optimizer_b = optimizer_of(b);
-  };
-  for (DiffOrigin& origin : diff.origins) name(origin);
-  if (diff.first_divergence) name(*diff.first_divergence);
-}
-
-DiffVerdict verdict_of(const RunDiff& diff) {
-  if (diff.compared == 0) return DiffVerdict::Nothing;
-  if (!diff.origins.empty() || diff.origin_count > 0) return DiffVerdict::Differs;
-  const bool is_incomplete = std::any_of(diff.notes.begin(), diff.notes.end(), [](const DiffNote& note) {
-    return note.kind == DiffNote::Kind::MissingRank || note.kind == DiffNote::Kind::NoOutputs ||
-           note.kind == DiffNote::Kind::EndsUnpaired;
-  });
-  if (diff.unknown > 0 || is_incomplete) return DiffVerdict::Unknown;
-  const bool has_missing_tensors =
-      std::any_of(diff.unmatched.begin(), diff.unmatched.end(), [](const DiffUnmatched& u) { return !u.name.empty(); });
-  return diff.compared == diff.bit_equal && !has_missing_tensors ? DiffVerdict::Equal : DiffVerdict::Noise;
-}
-
-}  // namespace
-
-RunDiff diff_timelines(const Timeline& a, const Timeline& b, Interner& interner, const Measures& measures,
-                       const Describe& describe, const RunDiffOptions& options, const ContentSource* content) {
-  Alignment alignment = align_timelines(a, b, interner, options.map, content);
-  const Findings findings = find_origins(alignment, interner, measures,
-                                         {.noise = NoiseJudge(options.tolerance),
-                                          .allow_prefix = options.allow_prefix,
-                                          .on_progress = options.on_progress});
-  RunDiff diff;
-  diff.total_a = count_values(a);
-  diff.total_b = count_values(b);
-  diff.compared = findings.compared;
-  diff.bit_equal = findings.bit_equal;
-  diff.same_values = findings.same_values;
-  diff.noise = findings.noise;
-  diff.unknown = findings.unknown;
-  diff.consequences = findings.consequences;
-  diff.idle = findings.idle;
-  diff.engine_noise = findings.engine_noise;
-  diff.origin_count = findings.origins.size();
-  diff.other_draws = static_cast<std::size_t>(std::ranges::count_if(findings.origins, [](const Origin& origin) {
-    return origin.distribution && origin.distribution->is_another_draw();
-  }));
-  if (const auto dtype = coarser_dtype(findings, alignment))
-    diff.rounding = judge_beyond_rounding(*dtype, alignment, interner, measures, describe, options);
-  const ResultMaker maker(alignment, interner, describe, findings);
-  for (const Origin& origin : findings.origins) {
-    if (diff.origins.size() == options.max_origins) break;
-    diff.origins.push_back(maker.make(origin));
+  std::map<std::size_t, Reached> reached;  // by lane
+  std::vector<Moment> moments;
+  for (const Origin& origin : origins) {
+    Moment moment = moment_of(origin, alignment);
+    auto& [initial, time] = reached[origin.lane];
+    if (moment.is_initial) {
+      moment.position = initial++;
+    } else {
+      time = std::max(time, {moment.step, moment.phase});
+      std::tie(moment.step, moment.phase) = time;
+    }
+    moments.push_back(moment);
   }
-  if (!diff.origins.empty()) diff.first_divergence = diff.origins.front();
-  if (findings.first_bit_difference) diff.first_bit_difference = maker.make(*findings.first_bit_difference);
-  if (findings.first_unknown)
-    diff.first_unknown = maker.place(alignment.lanes[findings.first_unknown->lane], findings.first_unknown->seen);
+  return moments;
+}
+
+std::size_t first_of(const std::vector<Moment>& moments) {
+  return static_cast<std::size_t>(std::min_element(moments.begin(), moments.end()) - moments.begin());
+}
+
+// The places that start a difference; those that may be listed are described.
+void add_starts(const Findings& findings, const std::vector<Moment>& moments, const ResultMaker& maker, Known& known,
+                PartialDiff& part) {
+  std::vector<std::size_t> order(moments.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](std::size_t i, std::size_t j) { return moments[i] < moments[j]; });
+  for (const std::size_t i : order) {
+    const Origin& origin = findings.origins[i];
+    Start start{.moment = moments[i],
+                .is_cause = origin.phase == Phase::Forward && origin.reason.cause != DiffCause::End,
+                .is_exchanged = origin.phase == Phase::Backward || origin.phase == Phase::Optimizer,
+                .is_another_draw = origin.distribution && origin.distribution->is_another_draw(),
+                .tensors = origin.tensors,
+                .origin = {}};
+    if (known.may_list(start)) start.origin = std::make_shared<const DiffOrigin>(maker.make(origin));
+    known.add(start);
+    part.starts.push_back(std::move(start));
+  }
+}
+
+// A list of this rank's, for tables that may have the same of other ranks.
+template <class T>
+void add_all(std::vector<T> values, int rank, PartialDiff& part) {
+  for (std::size_t i = 0; i < values.size(); ++i) part.add(OfRank<T>{rank, i, std::move(values[i])});
+}
+
+std::map<std::string, OfRank<std::string>> of_rank(int rank, const Settings& settings) {
+  std::map<std::string, OfRank<std::string>> result;
+  for (const auto& [name, value] : settings) result.emplace(name, OfRank<std::string>{rank, 0, value});
+  return result;
+}
+
+std::vector<DiffModule> list_modules(const Findings& findings, const Alignment& alignment, const Interner& interner) {
+  std::vector<DiffModule> modules;
   for (const std::size_t i : in_order_of_calls(alignment.tree_a)) {
     const ModuleVerdict& verdict = findings.modules[i];
     const ModuleNode& node = alignment.tree_a.nodes[i];
     if (verdict.is_compared)
-      diff.modules.push_back({.root = std::string(interner.text(node.root)),
-                              .module = node.path,
-                              .is_bit_equal = verdict.is_bit_equal,
-                              .is_within_tolerance = verdict.is_within_tolerance,
-                              .is_unknown = verdict.is_unknown,
-                              .step = verdict.step,
-                              .phase = std::string(to_string(verdict.phase))});
+      modules.push_back({.root = std::string(interner.text(node.root)),
+                         .module = node.path,
+                         .is_bit_equal = verdict.is_bit_equal,
+                         .is_within_tolerance = verdict.is_within_tolerance,
+                         .is_unknown = verdict.is_unknown,
+                         .step = verdict.step,
+                         .phase = std::string(to_string(verdict.phase))});
   }
-  diff.renamed = std::move(alignment.renamed);
-  diff.content_pairs = std::move(alignment.content_pairs);
-  if (!diff.content_pairs.empty())
-    alignment.notes.push_back({.kind = DiffNote::Kind::ByContent, .count = diff.content_pairs.size()});
-  diff.unmatched = std::move(alignment.unmatched);
-  const Settings settings_a = settings_of(a, interner), settings_b = settings_of(b, interner);
-  diff.settings = compare_settings(settings_a, settings_b);
-  name_optimizers(settings_a, settings_b, diff);
-  diff.notes = std::move(alignment.notes);
-  note_other_classes(alignment, interner, diff);
-  if (findings.dtype_change) note_dtype_change(*findings.dtype_change, alignment, interner, diff);
-  if (findings.other_draws > 0)
-    diff.notes.push_back({.kind = DiffNote::Kind::OtherDraws, .count = findings.other_draws});
-  for (const IdleInput& input : findings.idle_inputs) {
-    const LanePair& lane = alignment.lanes[input.lane];
-    const Item& item = lane.a->items[static_cast<std::size_t>(input.observation.a)];
-    diff.notes.push_back({.kind = DiffNote::Kind::IdleInput,
-                          .subject = std::string(interner.text(item.name)),
-                          .count = findings.idle_inputs.size() - 1});
-    break;
+  return modules;
+}
+
+void add_notes(const Findings& findings, const Alignment& alignment, const Interner& interner,
+               std::vector<DiffNote>& notes) {
+  notes.insert(notes.end(), alignment.notes.begin(), alignment.notes.end());
+  if (!alignment.content_pairs.empty())
+    notes.push_back({.kind = DiffNote::Kind::ByContent, .count = alignment.content_pairs.size()});
+  note_other_classes(alignment, interner, notes);
+  if (findings.dtype_change) note_dtype_change(*findings.dtype_change, alignment, interner, notes);
+  if (findings.other_draws > 0) notes.push_back({.kind = DiffNote::Kind::OtherDraws, .count = findings.other_draws});
+  if (!findings.idle_inputs.empty()) {
+    const IdleInput& input = findings.idle_inputs.front();
+    const Item& item = alignment.lanes[input.lane].a->items[static_cast<std::size_t>(input.observation.a)];
+    notes.push_back({.kind = DiffNote::Kind::IdleInput,
+                     .subject = std::string(interner.text(item.name)),
+                     .count = findings.idle_inputs.size() - 1});
   }
-  note_missing_ranks(a, b, diff);
-  note_own_words(a, interner, 0, diff);
-  note_own_words(b, interner, 1, diff);
-  if (diff.compared == 0 && diff.total_a > 0 && diff.total_b > 0)
-    diff.notes.push_back({.kind = DiffNote::Kind::NothingInCommon});
-  if (diff.compared > 0 && findings.compared_results == 0 && (has_results(a) || has_results(b)))
-    diff.notes.push_back({.kind = DiffNote::Kind::NoOutputs});
-  diff.verdict = verdict_of(diff);
-  return diff;
+}
+
+void add_counts(const Findings& findings, PartialDiff& part) {
+  part.compared = findings.compared;
+  part.bit_equal = findings.bit_equal;
+  part.same_values = findings.same_values;
+  part.noise = findings.noise;
+  part.unknown = findings.unknown;
+  part.consequences = findings.consequences;
+  part.idle = findings.idle;
+  part.compared_results = findings.compared_results;
+}
+
+}  // namespace
+
+PartialDiff diff_rank(const RankTimelines& rank, Interner& interner, const Measures& measures, const Describe& describe,
+                      const RunDiffOptions& options, Known& known, const ContentSource* content) {
+  const int number = rank.rank;
+  PartialDiff part{.max_origins = options.max_origins, .ranks = {number}};
+  part.total_a = count_values(rank.a);
+  part.total_b = count_values(rank.b);
+  part.has_results = has_results(rank.a) || has_results(rank.b);
+  part.settings_a = of_rank(number, settings_of(rank.a, interner));
+  part.settings_b = of_rank(number, settings_of(rank.b, interner));
+  std::vector<DiffNote> notes;
+  note_own_words(rank.a, interner, 0, notes);
+  note_own_words(rank.b, interner, 1, notes);
+  if (!rank.a.lanes.empty()) part.in_a = {number};
+  if (!rank.b.lanes.empty()) part.in_b = {number};
+  if (part.in_a.empty() || part.in_b.empty()) {
+    add_all(std::move(notes), number, part);
+    return part;
+  }
+  Alignment alignment = align_timelines(rank.a, rank.b, interner, options.map, content);
+  part.are_weights_in_doubt = alignment.are_weights_in_doubt;
+  CausalityOptions judging{.noise = NoiseJudge(options.tolerance, rank.assumed_noise),
+                           .allow_prefix = options.allow_prefix,
+                           .on_progress = options.on_progress};
+  const Findings findings = find_origins(alignment, interner, measures, judging);
+  const ResultMaker maker(alignment, interner, describe, findings);
+  const std::vector<Moment> moments = moments_of(findings.origins, alignment);
+  add_counts(findings, part);
+  add_starts(findings, moments, maker, known, part);
+  if (const auto& first = findings.first_bit_difference) {
+    const Moment moment = moment_of(*first, alignment);
+    if (known.may_be_first_bit_difference(moment)) {
+      part.first_bit_difference = {moment, maker.make(*first)};
+      known.add_bit_difference(moment);
+    }
+  }
+  if (const auto& first = findings.first_unknown)
+    part.first_unknown = {moment_of(*first, alignment), maker.place(alignment.lanes[first->lane], first->seen)};
+  const auto dtype =
+      moments.empty() ? std::nullopt : coarser_dtype(findings.origins[first_of(moments)], findings, alignment);
+  if (dtype) {  // once more, with the rounding of that dtype taken for granted
+    judging.noise = NoiseJudge(options.tolerance, unit_roundoff(*dtype));
+    judging.on_progress = {};
+    const Findings beyond = find_origins(alignment, interner, measures, judging);
+    const std::vector<Moment> further = moments_of(beyond.origins, alignment);
+    part.coarser_dtypes.emplace(number, to_string(*dtype));
+    if (const std::size_t i = first_of(further); i < further.size())
+      part.first_beyond_rounding = {further[i],
+                                    ResultMaker(alignment, interner, describe, beyond).make(beyond.origins[i])};
+  }
+  if (findings.engine_noise) part.engine_noise = {number, 0, *findings.engine_noise};
+  add_notes(findings, alignment, interner, notes);
+  add_all(std::move(notes), number, part);
+  add_all(list_modules(findings, alignment, interner), number, part);
+  add_all(std::move(alignment.renamed), number, part);
+  add_all(std::move(alignment.unmatched), number, part);
+  for (std::size_t i = 0; i < alignment.content_pairs.size(); ++i)
+    part.content_pairs.push_back({number, i, std::move(alignment.content_pairs[i])});
+  part.unused_rules.emplace();
+  for (std::size_t i = 0; i < alignment.unused.size(); ++i)
+    part.unused_rules->emplace(alignment.unused[i].text, OfRank<std::string>{number, i, alignment.unused[i].reason});
+  return part;
 }
 
 }  // namespace tenscope::compare

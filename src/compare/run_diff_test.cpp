@@ -115,9 +115,11 @@ RunDiff diff(const TwoLayers& a, const TwoLayers& b, Interner& interner, const R
   const auto far_apart = [](const Item&, const Item&) {
     return PairError{.count = 1, .differing = 1, .max_abs = 1, .scale = 1, .rel_l2 = 1};
   };
-  return diff_timelines(a.timeline(), b.timeline(), interner,
-                        {.pair = far_apart, .update = {}, .distribution = {}, .is_same_mask = {}},
-                        {.pair = [](const Item&, const Item&) { return DiffMetrics{}; }, .update = {}}, options);
+  Known known(options.max_origins);
+  return diff_rank({.rank = 0, .a = a.timeline(), .b = b.timeline()}, interner,
+                   {.pair = far_apart, .update = {}, .distribution = {}, .is_same_mask = {}, .release = {}},
+                   {.pair = [](const Item&, const Item&) { return DiffMetrics{}; }, .update = {}}, options, known)
+      .result();
 }
 
 TEST(RunDiff, BlamesTheFirstPlaceWhoseInputsAgree) {

@@ -1,10 +1,20 @@
 // diff_runs: the comparison on run folders.
-#include <future>
-#include <optional>
+#include <fmt/format.h>
 
+#include <deque>
+#include <future>
+#include <set>
+#include <utility>
+
+#include "compare/layout_check.hpp"
+#include "compare/logical_runs.hpp"
 #include "compare/rows.hpp"
 #include "compare/run_diff.hpp"
 #include "compare/run_values.hpp"
+#include "kernels/parallel.hpp"
+#include "store/read_file.hpp"
+#include "store/run_folder.hpp"
+#include "tenscope/error.hpp"
 #include "tenscope/reader.hpp"
 
 namespace tenscope {
@@ -13,63 +23,285 @@ namespace {
 namespace fs = std::filesystem;
 using compare::Item;
 
-void note_state(const Reader& reader, int side, RunDiff& diff) {
+// The rank whose folder a path of the run lies in; -1: none.
+int rank_of(const fs::path& path, const fs::path& run) {
+  const auto folder = store::parse_writer_folder(path.lexically_proximate(run).begin()->string());
+  return folder ? folder->rank : -1;
+}
+
+// What is known of how a run was recorded: put(rank, note).
+template <class Put>
+void note_state(const Reader& reader, int side, Put put) {
+  const auto add = [&](int rank, DiffNote note) {
+    note.side = side;
+    put(rank, std::move(note));
+  };
   for (const Problem& problem : reader.problems())
     if (problem.kind != ProblemKind::Loss)
-      diff.notes.push_back({.kind = DiffNote::Kind::Damage,
-                            .side = side,
-                            .subject = problem.file.string(),
-                            .a = problem.reason,
-                            .count = problem.offset});
+      add(rank_of(problem.file, reader.path()), {.kind = DiffNote::Kind::Damage,
+                                                 .subject = problem.file.lexically_proximate(reader.path()).string(),
+                                                 .a = problem.reason,
+                                                 .count = problem.offset});
   for (const Loss& loss : reader.losses())
-    diff.notes.push_back({.kind = DiffNote::Kind::Lost, .side = side, .a = to_string(loss)});
+    add(rank_of(reader.path() / loss.writer, reader.path()), {.kind = DiffNote::Kind::Lost, .a = to_string(loss)});
   for (const WriterInfo& writer : reader.writers())
     if (!writer.closed && !writer.repaired)
-      diff.notes.push_back({.kind = DiffNote::Kind::NotClosed, .side = side, .subject = writer.folder});
+      add(writer.rank, {.kind = DiffNote::Kind::NotClosed, .subject = writer.folder});
+}
+
+void release(const Reader& reader, const compare::Lane& lane) {
+  if (!lane.items.empty()) reader.release(reader.writer_index(lane.items.front().event));
+}
+
+// Reads ranks some time before they are asked for, each run by a thread of its own.
+class RanksAhead {
+ public:
+  RanksAhead(const Reader& a, const Reader& b, std::vector<int> ranks) : a_(a), b_(b), ranks_(std::move(ranks)) {
+    most_ = static_cast<std::size_t>(kernels::worker_count(ranks_.size(), store::most_open_files()));
+  }
+
+  // The next rank, said by the numbers of the interner.
+  compare::RankTimelines next(compare::Interner& interner) {
+    for (; reading_.size() < most_ && begun_ < ranks_.size(); ++begun_)
+      reading_.push_back({ranks_[begun_], begin(a_, ranks_[begun_]), begin(b_, ranks_[begun_])});
+    Reading first = std::move(reading_.front());
+    reading_.pop_front();
+    compare::RankTimelines result{.rank = first.rank, .a = {}, .b = {}};
+    for (auto [from, into] : {std::pair(&first.a, &result.a), std::pair(&first.b, &result.b)}) {
+      auto read = from->get();
+      compare::translate(read.first, read.second, interner);
+      *into = std::move(read.first);
+    }
+    return result;
+  }
+
+ private:
+  using Read = std::future<std::pair<compare::Timeline, compare::Interner>>;
+  struct Reading {
+    int rank;
+    Read a, b;
+  };
+
+  static Read begin(const Reader& reader, int rank) {
+    return std::async(std::launch::async, [&reader, rank] {
+      std::pair<compare::Timeline, compare::Interner> read;
+      read.first = compare::read_timeline(reader, rank, read.second);
+      return read;
+    });
+  }
+
+  const Reader& a_;
+  const Reader& b_;
+  const std::vector<int> ranks_;
+  std::size_t most_ = 1, begun_ = 0;
+  std::deque<Reading> reading_;
+};
+
+std::vector<int> ranks_to_compare(const Reader& a, const Reader& b, const std::vector<int>& wanted) {
+  std::set<int> ranks;
+  for (const Reader* reader : {&a, &b})
+    for (const WriterInfo& writer : reader->writers()) ranks.insert(writer.rank);
+  for (const int rank : wanted)
+    if (!ranks.contains(rank))
+      throw Error(ErrorCode::NotFound,
+                  fmt::format("no rank {} is in either run: {} and {}", rank, a.path().string(), b.path().string()));
+  return {ranks.begin(), ranks.end()};
 }
 
 }  // namespace
 
-namespace compare {
-
-bool is_run_folder(const fs::path& path) {
+bool compare::is_run_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored) && !list_runs(path).empty();
 }
 
-}  // namespace compare
+namespace {
+
+// Notes of how both runs were recorded.
+void note_states(const Reader& a, const Reader& b, compare::PartialDiff& diff) {
+  for (const int side : {0, 1})
+    note_state(side == 0 ? a : b, side, [&, index = std::size_t{0}](int rank, DiffNote note) mutable {
+      diff.add(compare::OfRank<DiffNote>{rank, index++, std::move(note)});
+    });
+}
+
+compare::Measures measures_of(compare::RunValues& values) {
+  return {.pair = [&](const Item& x, const Item& y) { return values.measure(x, y); },
+          .update = [&](const auto& x, const auto& y) { return values.measure_update(x, y); },
+          .distribution = [&](const Item& x, const Item& y) { return values.measure_distribution(x, y); },
+          .is_same_mask = [&](const Item& x, const Item& y) { return values.is_same_mask(x, y); },
+          .release = {}};
+}
+
+compare::Describe describe_by(const compare::RunValues& values) {
+  return {.pair = [&](const Item& x, const Item& y) { return values.describe(x, y); },
+          .update = [&](const auto& x, const auto& y) { return values.describe_update(x, y); },
+          .event = {}};
+}
+
+compare::PartialDiff diff_by_ranks(const Reader& a, const Reader& b, const RunDiffOptions& options) {
+  using namespace compare;
+  Interner interner;
+  const ReaderSource source_a(a), source_b(b);
+  RunValues values(source_a, source_b, interner);
+  const ContentSource content = values.content_source();
+  Measures measures = measures_of(values);
+  measures.release = [&](const Lane& x, const Lane& y) { release(a, x), release(b, y); };
+  const Describe describe = describe_by(values);
+  PartialDiff diff{.a = a.path().string(), .b = b.path().string(), .max_origins = options.max_origins};
+  note_states(a, b, diff);
+  const std::vector<int> ranks = ranks_to_compare(a, b, options.ranks);
+  RanksAhead ahead(a, b, ranks);
+  Known known(options.max_origins);
+  RunDiffOptions of_rank = options;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (options.on_progress)
+      of_rank.on_progress = [&](double done) {
+        options.on_progress((static_cast<double>(i) + done) / static_cast<double>(ranks.size()));
+      };
+    PartialDiff one = diff_rank(ahead.next(interner), interner, measures, describe, of_rank, known, &content);
+    one.a = diff.a;
+    one.b = diff.b;
+    diff.merge(std::move(one));
+  }
+  return diff;
+}
+
+double share_that_agrees(const RunDiff& diff) {
+  const auto agreeing = static_cast<double>(diff.bit_equal + diff.same_values + diff.noise);
+  return diff.compared == 0 ? 0 : agreeing / static_cast<double>(diff.compared);
+}
+
+std::size_t count_ranks(const Reader& reader) {
+  std::set<int> ranks;
+  for (const WriterInfo& writer : reader.writers()) ranks.insert(writer.rank);
+  return ranks.size();
+}
+
+// "1 process", "4 ranks, 2 passes in a step".
+std::string layout_in_words(const compare::LogicalRuns& runs, int run) {
+  const std::size_t ranks = runs.lanes[static_cast<std::size_t>(run)].lanes.size(),
+                    passes = runs.table->most_passes(run);
+  std::string words = ranks == 1 ? "1 process" : fmt::format("{} ranks", ranks);
+  if (passes > 1) words += fmt::format(", {} passes in a step", passes);
+  return words;
+}
+
+// The comparison of whole tensors, whatever ranks and passes have the parts of them.
+RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& options) {
+  using namespace compare;
+  Interner interner;
+  Timeline timeline_a = read_timeline(a, interner), timeline_b = read_timeline(b, interner);
+  LogicalRuns runs = make_logical_runs(a, b, std::move(timeline_a), std::move(timeline_b), interner, options.map);
+  RunValues values(*runs.sources[0], *runs.sources[1], interner);
+  Measures measures = measures_of(values);
+  measures.update = [&](const auto& x, const auto& y) {
+    auto whole = values.measure_update(x, y);
+    if (!whole || whole->is_mistake()) return whole;
+    const auto part = runs.measure_update(x, y);
+    return part && part->is_mistake() ? part : whole;
+  };
+  Describe describe = describe_by(values);
+  describe.pair = [&](const Item& x, const Item& y) {
+    DiffMetrics metrics = values.describe(x, y);
+    const MatchedSlot *slot_a = runs.sources[0]->slot_of(x), *slot_b = runs.sources[1]->slot_of(y);
+    if (slot_a != nullptr) metrics.assembled_a = slot_a->choice->how[0].assembly.in_words();
+    if (slot_b != nullptr) metrics.assembled_b = slot_b->choice->how[1].assembly.in_words();
+    const MatchedSlot* slot = slot_b != nullptr ? slot_b : slot_a;
+    metrics.is_sum_missing = slot != nullptr && slot->choice->is_sum_missing;
+    metrics.parts = runs.off_parts(x, y);
+    return metrics;
+  };
+  describe.event = [&](int run, const Item& item) { return runs.event_of(run, item, interner); };
+  const RankTimelines both{
+      .rank = 0, .a = std::move(runs.timelines[0]), .b = std::move(runs.timelines[1]), .assumed_noise = runs.roundoff};
+  RunDiffOptions unmapped = options;
+  unmapped.map.clear();  // the modules have one name already
+  Known known(options.max_origins);
+  PartialDiff part = diff_rank(both, interner, measures, describe, unmapped, known);
+  part.a = a.path().string();
+  part.b = b.path().string();
+  part.total_a = runs.totals[0];
+  part.total_b = runs.totals[1];
+  part.has_results = runs.has_results;
+  note_states(a, b, part);
+  RunDiff diff = part.result();
+  diff.layouts = std::move(runs.layouts);
+  if (!runs.not_assembled.empty())
+    diff.notes.insert(diff.notes.begin(), {.kind = DiffNote::Kind::NotAssembled,
+                                           .subject = runs.not_assembled.front(),
+                                           .count = runs.not_assembled.size()});
+  diff.notes.insert(
+      diff.notes.begin(),
+      {.kind = DiffNote::Kind::OtherLayout, .a = layout_in_words(runs, 0), .b = layout_in_words(runs, 1)});
+  return diff;
+}
+
+bool are_alike(const Reader& a, const Reader& b) {
+  compare::Interner interner;
+  for (const WriterInfo& writer : a.writers()) {
+    const auto writers = b.writers();
+    const bool is_in_both =
+        std::ranges::any_of(writers, [&](const WriterInfo& other) { return other.rank == writer.rank; });
+    if (!is_in_both) continue;
+    return compare::are_laid_out_alike(
+        compare::read_timeline(a, writer.rank, interner), compare::read_timeline(b, writer.rank, interner),
+        store::read_run_file(a.path()).world_size, store::read_run_file(b.path()).world_size, interner);
+  }
+  return true;
+}
+
+// Ranks may also share the work in another way that their shapes do not show: gradients that are averaged at the end of
+// the backward, or on the way; other pieces of the sequence. That is so where more of the whole tensors agrees.
+RunDiff settled(RunDiff by_ranks, const Reader& a, const Reader& b, const RunDiffOptions& options) {
+  const bool may_be_of_parts = count_ranks(a) > 1 && !by_ranks.modules.empty();  // modules say what belongs together
+  if (by_ranks.verdict != DiffVerdict::Differs || !may_be_of_parts) return by_ranks;
+  RunDiff of_wholes = diff_of_wholes(a, b, options);
+  constexpr double kNearlyAll = 0.9;  // what was not put together does not speak against a difference that was found
+  const auto wholes = static_cast<double>(std::min(of_wholes.total_a, of_wholes.total_b));
+  if (static_cast<double>(of_wholes.compared) < kNearlyAll * wholes) return by_ranks;
+  constexpr double kMore = 0.1;  // less says nothing: other tensors are counted
+  const bool is_better =
+      of_wholes.within_tolerance() || share_that_agrees(of_wholes) > share_that_agrees(by_ranks) + kMore;
+  return is_better ? of_wholes : by_ranks;
+}
+
+}  // namespace
+
+bool compare::are_laid_out_alike(const fs::path& a, const fs::path& b) {
+  const ReaderOptions first{.ranks = {0}};
+  return are_alike(Reader(a, first), Reader(b, first));
+}
+
+RunDiff compare::settle(RunDiff by_ranks, const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
+  if (by_ranks.verdict != DiffVerdict::Differs) return by_ranks;
+  return settled(std::move(by_ranks), Reader(a), Reader(b), options);
+}
+
+compare::PartialDiff compare::diff_some_ranks(const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
+  const ReaderOptions reading{.ranks = options.ranks};
+  std::future<Reader> opening_b = std::async(std::launch::async, [&] { return Reader(b, reading); });
+  const Reader reader_a(a, reading), reader_b = opening_b.get();
+  if (!options.ranks.empty() && !are_alike(reader_a, reader_b))
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("the runs are laid out differently, so that ranks cannot be compared one by one: {} and {}",
+                            a.string(), b.string()));
+  return diff_by_ranks(reader_a, reader_b, options);
+}
 
 RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
-  if (!options.rows.empty()) return compare::diff_by_rows(a, b, options);
-  // The second run is read by another thread, with an interner of its own.
-  compare::Interner interner, interner_b;
-  std::optional<Reader> opened_b;
-  compare::Timeline timeline_b;
-  std::future<void> reading_b = std::async(std::launch::async, [&] {
-    opened_b.emplace(b);
-    timeline_b = compare::read_timeline(*opened_b, interner_b);
-  });
-  const Reader reader_a(a);
-  const compare::Timeline timeline_a = compare::read_timeline(reader_a, interner);
-  reading_b.get();
-  const Reader& reader_b = *opened_b;
-  compare::translate(timeline_b, interner_b, interner);
-  compare::RunValues values(reader_a, reader_b, interner);
-  const compare::ContentSource content = values.content_source();
-  RunDiff diff = compare::diff_timelines(
-      timeline_a, timeline_b, interner,
-      {.pair = [&](const Item& x, const Item& y) { return values.measure(x, y); },
-       .update = [&](const auto& x, const auto& y) { return values.measure_update(x, y); },
-       .distribution = [&](const Item& x, const Item& y) { return values.measure_distribution(x, y); },
-       .is_same_mask = [&](const Item& x, const Item& y) { return values.is_same_mask(x, y); }},
-      {.pair = [&](const Item& x, const Item& y) { return values.describe(x, y); },
-       .update = [&](const auto& x, const auto& y) { return values.describe_update(x, y); }},
-      options, &content);
-  diff.a = reader_a.path().string();
-  diff.b = reader_b.path().string();
-  note_state(reader_a, 0, diff);
-  note_state(reader_b, 1, diff);
-  return diff;
+  if (!options.ranks.empty()) return compare::diff_some_ranks(a, b, options).result();
+  std::future<Reader> opening_b = std::async(std::launch::async, [&] { return Reader(b); });
+  const Reader reader_a(a), reader_b = opening_b.get();
+  if (!options.rows.empty()) {
+    RunDiff diff = compare::diff_by_rows(reader_a, reader_b, options);
+    for (const int side : {0, 1})
+      note_state(side == 0 ? reader_a : reader_b, side,
+                 [&](int, DiffNote note) { diff.notes.push_back(std::move(note)); });
+    return diff;
+  }
+  if (!are_alike(reader_a, reader_b)) return diff_of_wholes(reader_a, reader_b, options);
+  return settled(diff_by_ranks(reader_a, reader_b, options).result(), reader_a, reader_b, options);
 }
 
 }  // namespace tenscope

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "store/journal_reader.hpp"
 #include "store/scratch_folder.hpp"
 #include "tenscope/diff.hpp"
 #include "tenscope/run.hpp"
@@ -44,10 +46,44 @@ std::vector<float> ramp(std::size_t count, float factor = 1) {
   return values;
 }
 
-TEST_F(RunFiles, WithoutBytesADifferenceIsUnknownOrProven) {
+// As a run that was recorded without sketches.
+fs::path without_sketches(const fs::path& run) {
+  const fs::path journal = run / "rank-0" / "journal.jsonl";
+  std::ifstream file(journal);
+  std::string text, line;
+  while (std::getline(file, line)) {
+    std::string body = line.substr(0, line.rfind(R"(,"sum":)"));
+    if (const auto begin = body.find(R"(,"sketch":")"); begin != std::string::npos)
+      body.erase(begin, body.find('"', begin + 11) + 1 - begin);
+    text += store::sealed_line(body);
+  }
+  file.close();
+  std::ofstream(journal) << text;
+  return run;
+}
+
+TEST_F(RunFiles, WithoutBytesADifferenceIsEstimated) {
+  const std::vector<float> x = ramp(100);
+  std::vector<float> flipped(x.rbegin(), x.rend()), larger = ramp(100, 1.5F), near = ramp(100, 1 + 0x1p-23F);
+  const fs::path a = record_values("a", x, Values::Stats);
+  for (const Values keep : {Values::Stats, Values::Full}) {
+    const std::string end = keep == Values::Stats ? "_stats" : "_full";
+    for (const auto* values : {&flipped, &larger}) {
+      const RunDiff diff = diff_runs(a, record_values(std::to_string(values->front()) + end, *values, keep));
+      EXPECT_EQ(diff.verdict, DiffVerdict::Differs);
+      ASSERT_TRUE(diff.first_divergence);
+      const DiffMetrics& metrics = diff.first_divergence->metrics;
+      EXPECT_EQ(metrics.obstacle, DiffObstacle::OnlySketches);
+      EXPECT_NEAR(metrics.rel_l2, values == &larger ? 0.5 : std::sqrt(2), 4 * metrics.rel_l2_error);
+    }
+    EXPECT_EQ(diff_runs(a, record_values("near" + end, near, keep)).verdict, DiffVerdict::Noise);
+  }
+}
+
+TEST_F(RunFiles, WithoutBytesAndSketchesADifferenceIsUnknownOrProven) {
   const std::vector<float> x = ramp(100);
   std::vector<float> flipped(x.rbegin(), x.rend()), larger = ramp(100, 1.5F);
-  const fs::path a = record_values("a", x, Values::Stats);
+  const fs::path a = without_sketches(record_values("a", x, Values::Stats));
   EXPECT_EQ(diff_runs(a, record_values("same", x, Values::Stats)).verdict, DiffVerdict::Equal);
   for (const Values keep : {Values::Stats, Values::Full}) {
     const std::string end = keep == Values::Stats ? "_stats" : "_full";
@@ -65,6 +101,35 @@ TEST_F(RunFiles, WithoutBytesADifferenceIsUnknownOrProven) {
   const std::vector<std::int64_t> tokens = {1, 2, 3}, others = {3, 2, 1};
   EXPECT_EQ(diff_runs(record_values("t", tokens, Values::Stats), record_values("u", others, Values::Stats)).verdict,
             DiffVerdict::Differs);
+}
+
+// Ranks are read on several threads: each time the answer is that of its only rank that differs, and of its own names.
+TEST_F(RunFiles, ManyRanksAreComparedAsOne) {
+  constexpr int kRanks = 24, kWrong = 17;
+  const auto record_ranks = [&](const std::string& name, int wrong) {
+    fs::path run;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const auto program = [&](tenscope::Run& recording) {
+        for (int i = 0; i < 8; ++i) {
+          const std::vector<float> values = ramp(64, static_cast<float>(rank + i + (rank == wrong && i == 5 ? 3 : 1)));
+          recording.record({.name = "of" + std::to_string(rank % 5) + "." + std::to_string(i)},
+                           view(values.data(), {64}));
+        }
+      };
+      run = record(name, program, rank, kRanks);
+    }
+    return run;
+  };
+  const fs::path a = record_ranks("a", -1), b = record_ranks("b", kWrong);
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_EQ(diff_runs(a, a).verdict, DiffVerdict::Equal);
+    const RunDiff diff = diff_runs(a, b);
+    EXPECT_EQ(diff.compared, 8U * kRanks);
+    EXPECT_EQ(diff.bit_equal, 8U * kRanks - 1);
+    ASSERT_EQ(diff.origins.size(), 1U);
+    EXPECT_EQ(diff.origins[0].place.rank, kWrong);
+    EXPECT_EQ(diff.origins[0].place.name, "of2.5");
+  }
 }
 
 TEST_F(RunFiles, IntegersAndTypesAreExact) {

@@ -10,13 +10,11 @@
 #include "compare/draw.hpp"
 #include "compare/mask.hpp"
 #include "compare/shape.hpp"
+#include "compare/sketch_estimate.hpp"
+#include "store/recorded_part.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-TensorRecord record_of(const Reader& reader, const Item& item) {
-  return std::get<TensorRecord>(reader.event(item.event).value);
-}
 
 std::string number_text(const Item& item, const Interner& interner) {
   switch (item.value) {
@@ -49,29 +47,45 @@ PairError RunValues::measure(const Item& x, const Item& y) {
   const auto [place, is_new] =
       measured_.try_emplace(ContentPair{x.fingerprint, y.fingerprint, x.dtype, y.dtype, x.shape});
   PairError& error = place->second;
-  if (is_new || (error.is_lower_bound && x.has_bytes && y.has_bytes)) error = measure_tensors(x, y);
+  if (is_new || ((error.is_lower_bound || error.is_estimate) && x.has_bytes && y.has_bytes))
+    error = measure_tensors(x, y);
   return error;
 }
 
 // Shapes may differ by axes of size 1, and by a layout that was found.
 bool RunValues::are_comparable(const Item& x, const Item& y) const {
   if (layouts_.contains({x.event, y.event})) return true;
-  return without_ones(record_of(a_, x).shape) == without_ones(record_of(b_, y).shape);
+  return without_ones(a_.record(x).shape) == without_ones(b_.record(y).shape);
 }
 
 std::optional<LaidOut> RunValues::laid_out(const Item& x, const Item& y) const {
   const auto found = layouts_.find({x.event, y.event});
   if (found == layouts_.end() || !x.has_bytes || !y.has_bytes) return std::nullopt;
-  const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+  const TensorData data_a = a_.data(x), data_b = b_.data(y);
   return lay_out(data_a.view, data_b.view, found->second);
 }
 
+PairError RunValues::measure_summaries(const Item& x, const Item& y) const {
+  const TensorRecord record_a = a_.record(x), record_b = b_.record(y);
+  const auto sketches = sketches_of(x, y);
+  return sketches ? estimate(record_a, record_b, sketches->first, sketches->second)
+                  : measure_statistics(record_a, record_b);
+}
+
+// Of both, where they have one and are the same part of a whole.
+std::optional<std::pair<Sketch, Sketch>> RunValues::sketches_of(const Item& x, const Item& y) const {
+  if (a_.part_id(x) != b_.part_id(y)) return std::nullopt;
+  auto sketch_a = a_.sketch(x), sketch_b = b_.sketch(y);
+  if (!sketch_a || !sketch_b) return std::nullopt;
+  return std::pair(*sketch_a, *sketch_b);
+}
+
 PairError RunValues::measure_tensors(const Item& x, const Item& y) const {
-  if (!x.has_bytes || !y.has_bytes) return measure_statistics(record_of(a_, x), record_of(b_, y));
+  if (!x.has_bytes || !y.has_bytes) return measure_summaries(x, y);
   if (const auto both = laid_out(x, y))
     return compare::measure(view_of(both->a, both->shape), view_of(both->b, both->shape));
-  TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
-  const Shape shape_a = without_ones(record_of(a_, x).shape), shape_b = without_ones(record_of(b_, y).shape);
+  TensorData data_a = a_.data(x), data_b = b_.data(y);
+  const Shape shape_a = without_ones(a_.record(x).shape), shape_b = without_ones(b_.record(y).shape);
   if (x.shape != y.shape) {
     data_a.view.shape = shape_a;
     data_b.view.shape = shape_b;
@@ -80,10 +94,10 @@ PairError RunValues::measure_tensors(const Item& x, const Item& y) const {
 }
 
 ContentSource RunValues::content_source() {
-  const auto reader = [this](int side) -> const Reader& { return side == 0 ? a_ : b_; };
-  return {.record = [=](int side, const Item& item) { return record_of(reader(side), item); },
-          .data = [=](int side, const Item& item) { return reader(side).tensor(item.event); },
-          .meta = [=](int side, const Item& item) { return reader(side).event(item.event).meta; },
+  const auto source = [this](int side) -> const TensorSource& { return side == 0 ? a_ : b_; };
+  return {.record = [=](int side, const Item& item) { return source(side).record(item); },
+          .data = [=](int side, const Item& item) { return source(side).data(item); },
+          .meta = [=](int side, const Item& item) { return source(side).meta(item); },
           .keep = [this](const Item& x, const Item& y,
                          const Layout& layout) { layouts_.insert_or_assign({x.event, y.event}, layout); }};
 }
@@ -92,8 +106,8 @@ namespace {
 
 // Calls use(tensors of a, tensors of b) where all are floats of one dtype and shape whose bytes were kept.
 template <class Use>
-auto with_update_tensors(const Reader& a, const Reader& b, const UpdateItems& x, const UpdateItems& y, Use use)
-    -> std::optional<decltype(use(UpdateTensors{}, UpdateTensors{}))> {
+auto with_update_tensors(const TensorSource& a, const TensorSource& b, const UpdateItems& x, const UpdateItems& y,
+                         Use use) -> std::optional<decltype(use(UpdateTensors{}, UpdateTensors{}))> {
   for (const UpdateItems* items : {&x, &y})
     for (const Item* item : {items->before, items->after, items->gradient}) {
       if (item == nullptr) continue;
@@ -101,9 +115,9 @@ auto with_update_tensors(const Reader& a, const Reader& b, const UpdateItems& x,
       if (!item->has_bytes || !is_like_the_first || kind_of(item->dtype) != DTypeKind::Float) return std::nullopt;
     }
   std::vector<TensorData> held;
-  const auto tensors = [&](const Reader& reader, const UpdateItems& items) {
+  const auto tensors = [&](const TensorSource& source, const UpdateItems& items) {
     const auto view = [&](const Item* item) {
-      return item == nullptr ? TensorView{} : held.emplace_back(reader.tensor(item->event)).view;
+      return item == nullptr ? TensorView{} : held.emplace_back(source.data(*item)).view;
     };
     return UpdateTensors{view(items.before), view(items.after), view(items.gradient)};
   };
@@ -114,7 +128,15 @@ auto with_update_tensors(const Reader& a, const Reader& b, const UpdateItems& x,
 }  // namespace
 
 std::optional<UpdateError> RunValues::measure_update(const UpdateItems& x, const UpdateItems& y) const {
-  return with_update_tensors(a_, b_, x, y, compare::measure_update);
+  if (const auto error = with_update_tensors(a_, b_, x, y, compare::measure_update)) return error;
+  for (const UpdateItems* items : {&x, &y})
+    if (items->before == nullptr || items->gradient == nullptr) return std::nullopt;
+  if (x.after->dtype != y.after->dtype || kind_of(x.after->dtype) != DTypeKind::Float) return std::nullopt;
+  const auto before = sketches_of(*x.before, *y.before), after = sketches_of(*x.after, *y.after);
+  const auto gradient = sketches_of(*x.gradient, *y.gradient);
+  if (!before || !after || !gradient) return std::nullopt;
+  return estimate_update({before->first, after->first, gradient->first},
+                         {before->second, after->second, gradient->second}, x.after->dtype);
 }
 
 std::optional<DiffUpdate> RunValues::describe_update(const UpdateItems& x, const UpdateItems& y) const {
@@ -123,12 +145,20 @@ std::optional<DiffUpdate> RunValues::describe_update(const UpdateItems& x, const
 
 bool RunValues::is_same_mask(const Item& x, const Item& y) const {
   if (!x.is_tensor() || !y.is_tensor() || !x.has_bytes || !y.has_bytes) return false;
-  const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+  const TensorData data_a = a_.data(x), data_b = b_.data(y);
   return compare::is_same_mask(data_a.view, data_b.view);
 }
 
 DiffDistribution RunValues::measure_distribution(const Item& x, const Item& y) {
-  return compare_distributions(record_of(a_, x), record_of(b_, y), measure(x, y));
+  const TensorRecord record = a_.record(x);
+  DiffDistribution result = compare_distributions(record, b_.record(y), measure(x, y));
+  // Of a few numbers the correlation does not tell, but a relation does.
+  constexpr std::int64_t kFew = 1024;
+  if (result.is_independent && record.stats.count <= kFew && x.has_bytes && y.has_bytes) {
+    const TensorData data_a = a_.data(x), data_b = b_.data(y);
+    result.is_independent = find_relation(data_a.view, data_b.view).empty();
+  }
+  return result;
 }
 
 DiffMetrics RunValues::describe(const Item& x, const Item& y) const {
@@ -136,12 +166,12 @@ DiffMetrics RunValues::describe(const Item& x, const Item& y) const {
     DiffMetrics metrics = compare::describe(view_of(both->a, both->shape), view_of(both->b, both->shape));
     metrics.dtype_a = type_name(x);
     metrics.dtype_b = type_name(y);
-    metrics.shape_b = record_of(b_, y).shape;
+    metrics.shape_b = b_.record(y).shape;
     metrics.layout = layouts_.at({x.event, y.event}).in_words();
     return metrics;
   }
   if (x.is_tensor() && y.is_tensor() && x.has_bytes && y.has_bytes) {
-    const TensorData data_a = a_.tensor(x.event), data_b = b_.tensor(y.event);
+    const TensorData data_a = a_.data(x), data_b = b_.data(y);
     return compare::describe(data_a.view, data_b.view);
   }
   DiffMetrics metrics;
@@ -149,14 +179,14 @@ DiffMetrics RunValues::describe(const Item& x, const Item& y) const {
   metrics.dtype_a = type_name(x);
   metrics.dtype_b = type_name(y);
   if (x.is_tensor() && y.is_tensor()) {
-    const TensorRecord tensor_a = record_of(a_, x), tensor_b = record_of(b_, y);
+    const TensorRecord tensor_a = a_.record(x), tensor_b = b_.record(y);
     metrics.shape_a = tensor_a.shape;
     metrics.shape_b = tensor_b.shape;
     metrics.nan_a = tensor_a.stats.nan;
     metrics.nan_b = tensor_b.stats.nan;
     metrics.inf_a = tensor_a.stats.pos_inf + tensor_a.stats.neg_inf;
     metrics.inf_b = tensor_b.stats.pos_inf + tensor_b.stats.neg_inf;
-    error = measure_statistics(tensor_a, tensor_b);
+    error = measure_summaries(x, y);
   } else {
     error = measure_values(x, y, interner_);
     metrics.worst_a = x.is_tensor() ? "" : number_text(x, interner_);
@@ -169,7 +199,9 @@ DiffMetrics RunValues::describe(const Item& x, const Item& y) const {
   metrics.max_abs = error.is_comparable ? error.max_abs : kNan;
   metrics.rel_max = error.is_comparable ? error.relative() : kNan;
   metrics.rel_l2 = error.is_comparable ? error.rel_l2 : kNan;
-  metrics.correlation = error.obstacle == DiffObstacle::None ? error.correlation : kNan;
+  const bool has_correlation = error.obstacle == DiffObstacle::None || error.is_estimate;
+  metrics.correlation = has_correlation ? error.correlation : kNan;
+  metrics.rel_l2_error = metrics.rel_l2 * error.uncertainty;
   return metrics;
 }
 

@@ -8,15 +8,16 @@
 #include "compare/content_match.hpp"
 #include "compare/lane_state.hpp"
 #include "compare/measure.hpp"
-#include "tenscope/reader.hpp"
+#include "compare/tensor_source.hpp"
 
 namespace tenscope::compare {
 
 // Compares the values of two runs (or of one with itself). Tensors are mapped when they are asked for, and each pair of
-// contents is measured once: a module's output is the next one's input. The readers and the interner must outlive it.
+// contents is measured once: a module's output is the next one's input. The sources and the interner must outlive it.
 class RunValues {
  public:
-  RunValues(const Reader& a, const Reader& b, const Interner& interner) : a_(a), b_(b), interner_(interner) {}
+  RunValues(const TensorSource& a, const TensorSource& b, const Interner& interner)
+      : a_(a), b_(b), interner_(interner) {}
 
   PairError measure(const Item& x, const Item& y);
   std::optional<UpdateError> measure_update(const UpdateItems& x, const UpdateItems& y) const;
@@ -40,11 +41,13 @@ class RunValues {
   };
 
   PairError measure_tensors(const Item& x, const Item& y) const;
+  PairError measure_summaries(const Item& x, const Item& y) const;
+  std::optional<std::pair<Sketch, Sketch>> sketches_of(const Item& x, const Item& y) const;
   bool are_comparable(const Item& x, const Item& y) const;
   std::optional<LaidOut> laid_out(const Item& x, const Item& y) const;
 
-  const Reader& a_;
-  const Reader& b_;
+  const TensorSource& a_;
+  const TensorSource& b_;
   const Interner& interner_;
   std::unordered_map<ContentPair, PairError, ContentHash> measured_;
   std::map<std::pair<EventId, EventId>, Layout> layouts_;

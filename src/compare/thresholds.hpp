@@ -40,6 +40,9 @@ inline constexpr double kFlippedPart = 0.02;
 // has a gradient of nothing but noise. Chosen.
 inline constexpr double kGradientFloor = 0.1;
 
+// Below this part of the largest gradient of a step one may be nothing but rounding (of a key's bias, say). Chosen.
+inline constexpr double kGradientOfNothing = 1e-5;
+
 // A gradient inside a module may be what is left of much larger ones that cancel (a query's, where all keys are alike).
 // Where noise arrives, a difference of this many units of roundoff of the gradient that arrives is noise too. Chosen.
 inline constexpr double kArrivingUnits = 1;
@@ -79,12 +82,31 @@ inline constexpr double kEngineGrowth = 4;
 inline constexpr double kEngineCosine = 0.25;
 inline constexpr double kEngineSigma = 10;
 
+// Parts of a tensor that ranks have (logical_match.cpp). Wholes are taken to lie alike where their Euclidean difference
+// is no more than this, which says how parts belong together, and nothing of whether it is noise. Chosen: noise of
+// other sums is far below it, and of two arrangements at most one is that near by chance.
+inline constexpr double kPartsAgree = 1e-3;
+inline constexpr double kPartsAgreeHalf = 5e-2;
+// Where none agrees, a more far-fetched one is taken if its difference is less than this part of a simpler one's.
+inline constexpr double kMuchNearer = 0.75;
+// How far the factor of gradients may be from a ratio of numbers of parts.
+inline constexpr double kFactorOfMeans = 0.02;
+
 // From how many times the noise of what it depends on is a difference certainly more than noise? Chosen.
 inline constexpr double kFarFromNoise = 100;
 
 // Statistics other than the extremes are sums in blocks of float32: how far they may be off, as a part of the largest
 // value. 64 additions of float32 are off by 64 units at most.
 inline constexpr double kStatisticsError = 1e-5;
+
+// Estimates from sketches (sketch_estimate.cpp) count as certain beyond this many of their standard errors.
+inline constexpr double kEstimateErrors = 3;
+// One of the 64 sums of a difference stands out where it is this many times a typical one: of normal numbers, one pair
+// of sketches in a million has such a sum.
+inline constexpr double kSumStandsOut = 6;
+// By how much more must an optimizer's update be off by a factor than in any other way, for the factor to be told from
+// sketches? Chosen.
+inline constexpr double kUpdateOfFactor = 3;
 
 // Lists in a report beyond these are counted.
 inline constexpr std::size_t kListedClasses = 10;

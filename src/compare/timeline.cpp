@@ -6,9 +6,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <map>
 
 #include "compare/thresholds.hpp"
+#include "kernels/parallel.hpp"
+#include "store/read_file.hpp"
+#include "store/shards.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -24,15 +26,7 @@ bool is_neutral(const TensorRecord& tensor) {
 
 void set_value(Item& item, const EventValue& value, Interner& interner) {
   if (const auto* tensor = std::get_if<TensorRecord>(&value)) {
-    item.value = ValueKind::Tensor;
-    item.has_bytes = tensor->has_bytes();
-    item.dtype = tensor->dtype;
-    item.fingerprint = tensor->fingerprint;
-    item.abs_max = tensor->stats.abs_max;
-    item.is_neutral = is_neutral(*tensor);
-    std::string shape;
-    for (const std::int64_t size : tensor->shape) shape += (shape.empty() ? "" : "x") + std::to_string(size);
-    item.shape = interner.text(shape);
+    set_tensor(item, *tensor, interner);
   } else if (const auto* number = std::get_if<double>(&value)) {
     item.value = ValueKind::Float;
     item.number = *number;
@@ -71,24 +65,14 @@ std::string arguments_in(const std::string& meta) {
   return simdjson::minify(arguments);
 }
 
-// Which part of a DTensor this is: its coordinate along each axis of the mesh along which it is not replicated.
+// Which part of a tensor this is: its coordinate along each axis of the mesh along which it is not replicated.
 std::string part_in(const std::string& meta) {
-  if (meta.find("\"dtensor\"") == std::string::npos) return {};
-  simdjson::dom::parser parser;
-  simdjson::dom::object dtensor;
-  simdjson::dom::array placements, coordinate;
-  if (parser.parse(meta)["dtensor"].get(dtensor) != simdjson::SUCCESS ||
-      dtensor["placements"].get(placements) != simdjson::SUCCESS ||
-      dtensor["coordinate"].get(coordinate) != simdjson::SUCCESS || placements.size() != coordinate.size())
-    return {};
+  const auto shard = store::parse_shard(meta);
   std::string part;
-  for (std::size_t i = 0; i < placements.size(); ++i) {
-    std::string_view placement;
-    std::int64_t position = 0;
-    if (placements.at(i).get(placement) != simdjson::SUCCESS || placement == "R") continue;
-    if (coordinate.at(i).get(position) != simdjson::SUCCESS) continue;
+  for (std::size_t i = 0; shard && i < shard->placements.size(); ++i) {
+    if (shard->placements[i] == "R") continue;
     if (!part.empty()) part += ' ';
-    part.append(placement).append("@").append(std::to_string(position));
+    part.append(shard->placements[i]).append("@").append(std::to_string(shard->coordinate[i]));
   }
   return part;
 }
@@ -119,6 +103,18 @@ Item make_item(const Event& event, EventId id, Interner& interner) {
 }
 
 }  // namespace
+
+void set_tensor(Item& item, const TensorRecord& tensor, Interner& interner) {
+  item.value = ValueKind::Tensor;
+  item.has_bytes = tensor.has_bytes();
+  item.dtype = tensor.dtype;
+  item.fingerprint = tensor.fingerprint;
+  item.abs_max = tensor.stats.abs_max;
+  item.is_neutral = is_neutral(tensor);
+  std::string shape;
+  for (const std::int64_t size : tensor.shape) shape += (shape.empty() ? "" : "x") + std::to_string(size);
+  item.shape = interner.text(shape);
+}
 
 TextId Interner::text(std::string_view text) {
   if (const auto found = ids_.find(text); found != ids_.end()) return found->second;
@@ -153,42 +149,87 @@ bool is_same_value(const Item& x, const Item& y) noexcept {
   return false;
 }
 
-Timeline read_timeline(const Reader& reader, Interner& interner) {
-  const auto writers = reader.writers();
-  std::vector<Lane> lanes(writers.size());
-  for (std::size_t i = 0; i < writers.size(); ++i) {
-    lanes[i].rank = writers[i].rank;
-    lanes[i].items.reserve(writers[i].event_count);
-  }
-  for (EventId id = 0; id < reader.event_count(); ++id) {
+namespace {
+
+struct ReadLane {
+  Lane lane;
+  Interner interner;
+};
+
+Lane read_lane(const Reader& reader, std::size_t writer, Interner& interner) {
+  const WriterInfo& info = reader.writers()[writer];
+  Lane lane{.rank = info.rank, .ordinal = 0, .items = {}};
+  lane.items.reserve(info.event_count);
+  const EventId first = reader.first_event(writer);
+  for (EventId id = first; id < first + info.event_count; ++id) {
     const Event event = reader.event(id);
-    Item& item = lanes[reader.writer_index(id)].items.emplace_back(make_item(event, id, interner));
+    Item& item = lane.items.emplace_back(make_item(event, id, interner));
     if (item.has_bytes) item.has_bytes = reader.has_bytes(id, std::get<TensorRecord>(event.value));
   }
+  return lane;
+}
 
+bool has_content(const Lane& lane) {
+  return std::any_of(lane.items.begin(), lane.items.end(), [](const Item& item) {
+    return item.kind == EventKind::Value || item.kind == EventKind::Change || item.kind == EventKind::Enter;
+  });
+}
+
+// Writers come by rank.
+void add(Lane lane, Timeline& timeline) {
+  if (!has_content(lane)) return;
+  const bool is_another = !timeline.lanes.empty() && timeline.lanes.back().rank == lane.rank;
+  lane.ordinal = is_another ? timeline.lanes.back().ordinal + 1 : 0;
+  timeline.lanes.push_back(std::move(lane));
+}
+
+// The number that `into` has for each text of `from`.
+std::vector<TextId> numbers_in(Interner& into, const Interner& from) {
+  std::vector<TextId> ids(from.size());
+  for (TextId id = 0; id < ids.size(); ++id) ids[id] = into.text(from.text(id));
+  return ids;
+}
+
+void renumber(Lane& lane, const std::vector<TextId>& ids) {
+  for (Item& item : lane.items)
+    for (TextId* id : {&item.name, &item.scope, &item.root, &item.cls, &item.site, &item.tail, &item.parameter,
+                       &item.shape, &item.part, &item.text})
+      *id = ids[*id];
+}
+
+}  // namespace
+
+// Writers are read on several threads, each with an interner of its own; in their order, the texts get the numbers that
+// one thread would give them.
+Timeline read_timeline(const Reader& reader, Interner& interner) {
+  const std::size_t writers = reader.writers().size();
   Timeline timeline;
-  std::map<int, std::size_t> seen;
-  for (Lane& lane : lanes) {
-    const bool has_content = std::any_of(lane.items.begin(), lane.items.end(), [](const Item& item) {
-      return item.kind == EventKind::Value || item.kind == EventKind::Change || item.kind == EventKind::Enter;
-    });
-    if (!has_content) continue;
-    lane.ordinal = seen[lane.rank]++;
-    timeline.lanes.push_back(std::move(lane));
-  }
-  std::stable_sort(timeline.lanes.begin(), timeline.lanes.end(),
-                   [](const Lane& x, const Lane& y) { return x.rank < y.rank; });
+  kernels::make_in_order(
+      writers, kernels::worker_count(writers, store::most_open_files()),
+      [&](std::size_t writer) {
+        ReadLane read;
+        read.lane = read_lane(reader, writer, read.interner);
+        return read;
+      },
+      [&](ReadLane read) {
+        renumber(read.lane, numbers_in(interner, read.interner));
+        add(std::move(read.lane), timeline);
+      });
+  return timeline;
+}
+
+Timeline read_timeline(const Reader& reader, int rank, Interner& interner) {
+  const auto writers = reader.writers();
+  const auto [begin, end] = std::ranges::equal_range(writers, rank, {}, &WriterInfo::rank);
+  Timeline timeline;
+  for (auto writer = begin; writer != end; ++writer)
+    add(read_lane(reader, static_cast<std::size_t>(writer - writers.begin()), interner), timeline);
   return timeline;
 }
 
 void translate(Timeline& timeline, const Interner& from, Interner& into) {
-  std::vector<TextId> ids(from.size());
-  for (TextId id = 0; id < ids.size(); ++id) ids[id] = into.text(from.text(id));
-  for (Lane& lane : timeline.lanes)
-    for (Item& item : lane.items)
-      for (TextId* id : {&item.name, &item.scope, &item.root, &item.cls, &item.site, &item.tail, &item.parameter,
-                         &item.shape, &item.part, &item.text})
-        *id = ids[*id];
+  const std::vector<TextId> ids = numbers_in(into, from);
+  for (Lane& lane : timeline.lanes) renumber(lane, ids);
 }
 
 std::string_view parent_path(std::string_view path) noexcept {

@@ -46,7 +46,7 @@ struct Item {
   TextId tail = 0;       // the name without the scope before it: "input.0", "weight", "weight.grad"
   TextId parameter = 0;  // the tail of a parameter or buffer, also for its gradient: "weight"
   TextId shape = 0;      // as text, "2x3"
-  TextId part = 0;       // of a DTensor: which part of it, "S(0)@1"; empty where it is whole
+  TextId part = 0;       // of a tensor that is spread over ranks: which part, "S(0)@1"; empty where it is whole
   // A text value; the digits of a big integer; the meta of a note; what a call raised; the arguments that a module
   // takes, as JSON.
   TextId text = 0;
@@ -67,6 +67,9 @@ struct Item {
 // "float32", "bool": the dtype of a tensor, or what kind of value it is.
 std::string type_name(const Item& item);
 
+// Gives the item the value of a tensor, whose bytes are there if they were kept.
+void set_tensor(Item& item, const TensorRecord& tensor, Interner& interner);
+
 // Is the whole value the same, bit for bit? A tensor by its fingerprint.
 bool is_same_value(const Item& x, const Item& y) noexcept;
 
@@ -82,6 +85,7 @@ struct Timeline {
 };
 
 Timeline read_timeline(const Reader& reader, Interner& interner);
+Timeline read_timeline(const Reader& reader, int rank, Interner& interner);  // of one rank only
 
 // Says a timeline's texts by the numbers of another interner.
 void translate(Timeline& timeline, const Interner& from, Interner& into);

@@ -240,6 +240,8 @@ class Collector : public Sink {
     ++explained_;
     Explanation explanation = explain(a, b);
     if (!explanation.found()) return;
+    if (explanation.relation == "equal" && found.nan_both > 0)
+      explanation.words += ", with NaN in the same places: NaN differs from NaN without --equal-nan (equal_nan=True)";
     found.relation = std::move(explanation.words);
     found.relation_numpy = std::move(explanation.numpy);
   }
