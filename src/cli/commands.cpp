@@ -8,21 +8,21 @@ constexpr Command kCommands[] = {
      "  tenscope ls\n"
      "  tenscope ls runs/20261115_201530\n"
      "  tenscope ls runs/20261115_201530 'blocks.*.attn.*'",
-     prepare_ls},
+     prepare_ls, true},
     {"show", "Show a tensor's values, statistics and histogram",
      "  tenscope show runs loss\n"
      "  tenscope show runs blocks.0.attn.q --step 3\n"
      "  tenscope show runs blocks.0.attn.q --step 3 --call 1 --slice '0,:,3:7'",
-     prepare_show},
+     prepare_show, true},
     {"tree", "Show what happened, in order, as a tree of calls, values and changes",
      "  tenscope tree runs\n"
      "  tenscope tree runs --function 'Attention*' --step 0\n"
      "  tenscope tree runs --variable loss --since 1.5 --until 2",
-     prepare_tree},
+     prepare_tree, true},
     {"verify", "Check every checksum and fingerprint of a run",
      "  tenscope verify runs/20261115_201530\n"
      "  tenscope verify runs --json",
-     prepare_verify},
+     prepare_verify, true},
     {"repair", "Seal what a crash left open",
      "  tenscope repair runs/20261115_201530 && tenscope verify runs/20261115_201530", prepare_repair},
     {"export", "Write tensors to .npy, .npz, .safetensors or .h5",
@@ -30,7 +30,7 @@ constexpr Command kCommands[] = {
      "  tenscope export runs all.npz\n"
      "  tenscope export runs attn.safetensors --name 'blocks.*.attn.*' --step 2:5\n"
      "  tenscope export runs folder/ --step 0",
-     prepare_export},
+     prepare_export, true},
     {"run", "Record a PyTorch script with no change to it",
      "  tenscope run train.py --epochs 1\n"
      "  tenscope run --out runs --name baseline --steps 0:3 train.py\n"
@@ -40,22 +40,28 @@ constexpr Command kCommands[] = {
      "  tenscope diff runs/good runs/bad\n"
      "  tenscope diff runs/torch runs/engine --map 'blocks.*=layers.*' --html report.html\n"
      "  tenscope diff runs/ddp --ranks\n"
+     "  tenscope diff runs/good runs/bad --dask tcp://node1:8786\n"
      "  tenscope diff a.pt b.npy\n"
      "  tenscope diff before/ after/ --rtol 1e-3 --top 5\n"
      "  tenscope diff a.safetensors b.safetensors --ulp 2 --json\n"
      "  tenscope diff model.safetensors model.gguf",
-     prepare_diff},
+     prepare_diff, true},
     {"map", "Show which tensor of one run or checkpoint is which of another: by modules and names, else by content",
      "  tenscope map runs/torch runs/engine\n"
      "  tenscope map runs/torch runs/engine --write engine.map\n"
      "  tenscope diff runs/torch runs/engine --map-file engine.map\n"
      "  tenscope map model.safetensors model.gguf",
-     prepare_map},
+     prepare_map, true},
     {"explain", "Say how one tensor follows from another, in words and as a NumPy expression",
      "  tenscope explain a.npy b.npy\n"
      "  tenscope explain model.safetensors:q_proj.weight model.gguf:blk.0.attn_q.weight\n"
      "  tenscope explain runs/good:blocks.0.attn.output runs/bad:blocks.0.attn.output --step 3 --json",
-     prepare_explain},
+     prepare_explain, true},
+    {"push", "Copy a finished or a running run to an object store, or to wherever fsspec reaches",
+     "  tenscope push runs/20261115_201530 s3://bucket/runs/\n"
+     "  tenscope push runs s3://bucket/runs/baseline --follow\n"
+     "  tenscope diff s3://bucket/runs/baseline runs/new",
+     prepare_push},
     {"repro", "Tell how to run a recording again, or what differs from here and now",
      "  tenscope repro runs/20261115_201530\n"
      "  tenscope repro runs --check\n"
@@ -65,13 +71,13 @@ constexpr Command kCommands[] = {
      "  tenscope check runs\n"
      "  tenscope check runs/20261115_201530 --set exploding-gradient=100 --ignore dead-units\n"
      "  tenscope check --rules",
-     prepare_check},
+     prepare_check, true},
     {"graph", "Draw a run's modules and their calls, coloured by time, NaN or how another run differs",
      "  tenscope graph runs -o graph.svg\n"
      "  tenscope graph runs/good --against runs/bad -o graph.png\n"
      "  tenscope graph runs --color time --depth 3 -o graph.svg\n"
      "  tenscope graph trace.txt --merge name -o graph.dot",
-     prepare_graph},
+     prepare_graph, true},
     {"completion", "Print the completion script of a shell",
      "  tenscope completion bash > ~/.local/share/bash-completion/completions/tenscope\n"
      "  source <(tenscope completion zsh)",

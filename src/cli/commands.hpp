@@ -13,9 +13,10 @@ inline constexpr int kTrouble = 2;    // wrong use, or an error
 
 // How the user wants to be answered; the answer goes to stdout, everything else to stderr.
 struct Output {
-  bool json = false;      // one JSON document instead of text
-  bool color = false;     // stdout is a terminal and NO_COLOR is not set
-  bool progress = false;  // stderr is a terminal: progress may be shown there
+  bool json = false;       // one JSON document instead of text
+  bool color = false;      // stdout is a terminal and NO_COLOR is not set
+  bool progress = false;   // stderr is a terminal: progress may be shown there
+  std::size_t width = 80;  // of the terminal, in columns
 };
 
 // Runs a verb whose options have been parsed; returns the exit code. What it throws is told by main.
@@ -27,6 +28,7 @@ struct Command {
   std::string_view summary;   // one line, no full stop
   std::string_view examples;  // shown below the help, a line each
   Action (*prepare)(CLI::App& app);
+  bool reads_urls = false;  // its runs may lie at URLs
 };
 
 // A new verb: write src/cli/<verb>.cpp with its prepare function, declare it here, add a line to the table in
@@ -39,6 +41,7 @@ Action prepare_export(CLI::App& app);
 Action prepare_graph(CLI::App& app);
 Action prepare_ls(CLI::App& app);
 Action prepare_map(CLI::App& app);
+Action prepare_push(CLI::App& app);
 Action prepare_repair(CLI::App& app);
 Action prepare_show(CLI::App& app);
 Action prepare_tree(CLI::App& app);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/remote_runs.hpp"
 #include "cli/run_diff.hpp"
 #include "compare/checkpoint_diff.hpp"
 #include "compare/run_diff.hpp"
@@ -86,8 +87,9 @@ int diff_weights(const Options& options, const Output& output) {
   if (output.json)
     fmt::print("{}\n", report::checkpoint_diff_json(diff));
   else
-    fmt::print("{}",
-               report::checkpoint_diff_text(diff, output.color, static_cast<std::size_t>(std::max(options.top, 0))));
+    fmt::print("{}", report::checkpoint_diff_text(diff, {.color = output.color,
+                                                         .top = static_cast<std::size_t>(std::max(options.top, 0)),
+                                                         .width = output.width}));
   if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
   return diff.is_different() ? kDifferent : kFine;
 }
@@ -118,11 +120,15 @@ Action prepare_diff(CLI::App& app) {
   add_run_diff_options(app, options->run);
   return [options](const Output& output) -> int {
     options->run.top = options->top > 0 ? static_cast<std::size_t>(options->top) : options->run.top;
+    const auto is_run = [](const std::string& path) { return is_url(path) || compare::is_run_folder(path); };
+    const bool are_runs = is_run(options->a) && is_run(options->b);
+    if (!options->run.dask.empty() && (options->run.ranks || !are_runs))
+      throw Error(ErrorCode::InvalidArgument, "--dask compares two runs");
     if (options->run.ranks) return diff_run_ranks(options->a, options->run, output);
     if (options->b.empty())
       throw Error(ErrorCode::InvalidArgument, "diff needs two things to compare, or a run and --ranks");
-    if (compare::is_run_folder(options->a) && compare::is_run_folder(options->b))
-      return diff_run_folders(options->a, options->b, options->run, output);
+    if (are_runs) return diff_run_folders(options->a, options->b, options->run, output);
+    if (options->run.rows) throw Error(ErrorCode::InvalidArgument, "--rows compares two runs, and these are not");
     const bool has_tolerance =
         options->diff.atol || options->diff.rtol || options->diff.ulps || options->diff.equal_nan;
     if (!has_tolerance && (has_map(options->run) || compare::are_checkpoints(options->a, options->b)))

@@ -11,6 +11,7 @@
 #include "core/suggest.hpp"
 #include "report/table.hpp"
 #include "report/values.hpp"
+#include "store/writer_groups.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/glob.hpp"
 
@@ -200,10 +201,13 @@ int list_one(const Reader& reader, const std::string& pattern, const Output& out
   }
   warn_of_problems(reader);
   const Cell state = state_cell(reader);
-  fmt::print("{}  {}  {} events from {} writer{}  {}  {}\n\n", toned(reader.path().string(), Tone::Bold, output.color),
+  fmt::print("{}  {}  {} events from {} writer{}  {}  {}\n", toned(reader.path().string(), Tone::Bold, output.color),
              time_text(started_ns(reader)), reader.event_count(), reader.writers().size(),
              reader.writers().size() == 1 ? "" : "s", bytes_text(size_on_disk(reader.path())),
              toned(state.text, state.tone, output.color));
+  if (reader.writers().size() > 1)
+    for (const auto& [writers, ending] : store::writers_by_state(reader)) fmt::print("  {}: {}\n", writers, ending);
+  fmt::print("\n");
   Table table({{"name"},
                {"dtype"},
                {"shape or value"},

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "cli/cmake_dir.hpp"
 #include "cli/commands.hpp"
 #include "cli/long_options.hpp"
+#include "cli/url_words.hpp"
 #include "core/json_writer.hpp"
 #include "core/suggest.hpp"
 #include "tenscope/error.hpp"
@@ -19,13 +21,24 @@
 namespace tenscope::cli {
 namespace {
 
+// COLUMNS, as other programs have it, else what the terminal says.
+std::size_t terminal_width() {
+  constexpr std::size_t kLeast = 20, kUsual = 80;
+  const char* columns = std::getenv("COLUMNS");
+  if (const std::size_t width = columns == nullptr ? 0 : std::strtoul(columns, nullptr, 10); width > kLeast)
+    return width;
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > kLeast ? size.ws_col : kUsual;
+}
+
 Output detect_output() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
   const bool is_dumb = term != nullptr && std::string_view(term) == "dumb";
   return {.json = false,
           .color = isatty(STDOUT_FILENO) && (no_color == nullptr || *no_color == '\0') && !is_dumb,
-          .progress = isatty(STDERR_FILENO) && !is_dumb};
+          .progress = isatty(STDERR_FILENO) && !is_dumb,
+          .width = terminal_width()};
 }
 
 void tell(const Output& output, std::string_view code, std::string_view message) {
@@ -39,10 +52,10 @@ void tell(const Output& output, std::string_view code, std::string_view message)
   fmt::print(stderr, "tenscope: {}\n", message);
 }
 
-void refuse_unknown_verb(std::string_view verb) {
+const Command& command_named(std::string_view verb) {
   std::vector<std::string> names;
   for (const Command& command : commands()) {
-    if (command.name == verb) return;
+    if (command.name == verb) return command;
     names.emplace_back(command.name);
   }
   throw Error(ErrorCode::InvalidArgument, fmt::format("there is no verb '{}'{}", verb, did_you_mean(verb, names)));
@@ -62,7 +75,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app, std::stri
   return fmt::format("{} (tenscope --help tells more)", text);
 }
 
-int run(int argc, char** argv, Output& output) {
+int run(int argc, char** argv, Output& output, UrlWords& urls) {
   CLI::App app{"tenscope: the flight recorder and debugger for tensors"};
   app.name("tenscope");
   app.set_version_flag("--version", TENSCOPE_VERSION);
@@ -83,8 +96,12 @@ int run(int argc, char** argv, Output& output) {
   const std::vector<std::string_view> words(argv + 1, argv + argc);
   const bool wants_json = std::find(words.begin(), words.end(), "--json") != words.end();
   try {
-    if (!words.empty() && !words[0].starts_with('-')) refuse_unknown_verb(words[0]);
-    app.parse(argc, argv);
+    if (!words.empty() && !words[0].starts_with('-')) urls.open(command_named(words[0]), words);
+    if (urls.words().empty())
+      app.parse(argc, argv);
+    else
+      app.parse(
+          std::vector<std::string>(urls.words().rbegin(), urls.words().rend()));  // CLI11 takes them from the back
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     if (words.empty()) {
@@ -102,8 +119,9 @@ int run(int argc, char** argv, Output& output) {
 
 int guarded_run(int argc, char** argv) {
   Output output = detect_output();
+  UrlWords urls;
   try {
-    return run(argc, argv, output);
+    return run(argc, argv, output, urls);
   } catch (const Error& error) {
     tell(output, to_string(error.code()), error.what());
   } catch (const std::exception& error) {

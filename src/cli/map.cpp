@@ -50,7 +50,7 @@ void print_table(const RunDiff& diff, const Output& output) {
       table.add({one.a, one.b, one.how, one.error == 0 ? "0" : fmt::format("{:.1e}", one.error), one.layout});
   for (const DiffRenamed& one : diff.renamed)
     if (shown.emplace(one.a, one.b).second) table.add({one.a.empty() ? "the model" : one.a, one.b, "module", "", ""});
-  if (!shown.empty()) fmt::print("{}", table.text(output.color));
+  if (!shown.empty()) fmt::print("{}", table.text(output.color, output.width));
   fmt::print("{} of {} tensors and other values of the first run have a partner among {} of the second; {}\n",
              diff.compared, diff.total_a, diff.total_b,
              shown.empty() ? "none under another name" : fmt::format("{} under another name", shown.size()));
@@ -75,8 +75,8 @@ int map_checkpoints(const Options& options, const Output& output) {
       if (pair.how != "part" && pair.a.name != pair.b.name) names.emplace_back(pair.a.name, pair.b.name);
     write_map(names, options.write);
   }
-  fmt::print("{}",
-             output.json ? report::checkpoint_diff_json(diff) + "\n" : report::checkpoint_map_text(diff, output.color));
+  fmt::print("{}", output.json ? report::checkpoint_diff_json(diff) + "\n"
+                               : report::checkpoint_map_text(diff, {.color = output.color, .width = output.width}));
   return diff.paired_a == 0 ? kTrouble : kFine;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/json_writer.hpp"
 #include "core/suggest.hpp"
+#include "store/writer_groups.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/glob.hpp"
 
@@ -117,20 +118,28 @@ void warn_of_problems(const Reader& reader) {
         "tenscope: the run is damaged in {} place{}, shown is what is whole; tenscope verify tells all: {}: {}\n",
         damaged, damaged == 1 ? "" : "s", first.reason, first.file.string());
   }
-  for (const Loss& loss : reader.losses())
+  for (const Loss& loss : store::folded_losses(reader))
     fmt::print(stderr, "tenscope: the run is not complete: {}\n", to_string(loss));
+  std::vector<std::string> running, crashed;
   for (const WriterInfo& writer : reader.writers()) {
     if (writer.running)
-      fmt::print(stderr, "tenscope: {} is still being written: shown is what there is so far\n", writer.folder);
+      running.push_back(writer.folder);
     else if (!writer.closed && !writer.repaired)
-      fmt::print(stderr, "tenscope: {} ends in a crash: its last events may be missing\n", writer.folder);
+      crashed.push_back(writer.folder);
   }
+  if (!running.empty())
+    fmt::print(stderr, "tenscope: {} {} still being written: shown is what there is so far\n",
+               store::writers_text(running, reader), running.size() == 1 ? "is" : "are");
+  if (!crashed.empty())
+    fmt::print(stderr, "tenscope: {} {} in a crash: {} last events may be missing\n",
+               store::writers_text(crashed, reader), crashed.size() == 1 ? "ends" : "end",
+               crashed.size() == 1 ? "its" : "their");
   if (reader.writers().empty()) fmt::print(stderr, "tenscope: the run is empty: no process recorded anything\n");
 }
 
 std::string losses_hint(const Reader& reader) {
   std::string text;
-  for (const Loss& loss : reader.losses())
+  for (const Loss& loss : store::folded_losses(reader))
     if (loss.events > 0 || loss.tensors == 0) text += "; " + to_string(loss);
   return text;
 }

@@ -1,13 +1,18 @@
 #include "cli/python.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "tenscope/error.hpp"
 
@@ -53,6 +58,35 @@ std::string find_python() {
   return "python3";
 }
 
+// `python -m <module> <words...>` as the system wants it.
+class Command {
+ public:
+  Command(const std::string& python, std::string_view module, const std::vector<std::string>& words)
+      : words_{python, "-m", std::string(module)} {
+    words_.insert(words_.end(), words.begin(), words.end());
+    for (std::string& word : words_) argv_.push_back(word.data());
+    argv_.push_back(nullptr);
+  }
+  char** argv() { return argv_.data(); }
+
+ private:
+  std::vector<std::string> words_;
+  std::vector<char*> argv_;
+};
+
+// Starts it; each pair is a file of ours and the number that it has there. Returns the process id.
+pid_t start(Command& command, const std::vector<std::pair<int, int>>& files) {
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  for (const auto& [ours, theirs] : files) ::posix_spawn_file_actions_adddup2(&actions, ours, theirs);
+  pid_t child = 0;
+  const int failed = ::posix_spawnp(&child, command.argv()[0], &actions, nullptr, command.argv(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failed == 0) return child;
+  throw Error(ErrorCode::NotFound,
+              fmt::format("cannot start Python: {}: {}", std::strerror(failed), command.argv()[0]));
+}
+
 }  // namespace
 
 std::vector<fs::path> folders_above_program() {
@@ -76,13 +110,42 @@ std::vector<fs::path> site_packages(const fs::path& environment) {
 }
 
 void become_python(std::string_view module, const std::vector<std::string>& words, const std::string& interpreter) {
-  std::vector<std::string> command = {interpreter.empty() ? find_python() : interpreter, "-m", std::string(module)};
-  command.insert(command.end(), words.begin(), words.end());
-  std::vector<char*> argv;
-  for (std::string& word : command) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  throw Error(ErrorCode::NotFound, fmt::format("cannot start Python: {}: {}", std::strerror(errno), command[0]));
+  Command command(interpreter.empty() ? find_python() : interpreter, module, words);
+  ::execvp(command.argv()[0], command.argv());
+  throw Error(ErrorCode::NotFound, fmt::format("cannot start Python: {}: {}", std::strerror(errno), command.argv()[0]));
+}
+
+std::string output_of_python(std::string_view module, const std::vector<std::string>& words) {
+  Command command(find_python(), module, words);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw Error(ErrorCode::Io, fmt::format("cannot start Python: {}", std::strerror(errno)));
+  const pid_t child = start(command, {{ends[1], STDOUT_FILENO}});
+  ::close(ends[1]);
+  std::string output;
+  std::array<char, 1 << 16> buffer;
+  for (ssize_t size = 0; (size = ::read(ends[0], buffer.data(), buffer.size())) != 0;) {
+    if (size > 0)
+      output.append(buffer.data(), static_cast<std::size_t>(size));
+    else if (errno != EINTR)
+      break;
+  }
+  ::close(ends[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
+  if (output.empty())
+    output = WIFEXITED(status) ? fmt::format("Python ended with exit code {}", WEXITSTATUS(status))
+                               : fmt::format("Python was ended by signal {}", WTERMSIG(status));
+  throw Error(ErrorCode::Unsupported, output);
+}
+
+pid_t start_python(std::string_view module, const std::vector<std::string>& words, const std::vector<int>& files) {
+  Command command(find_python(), module, words);
+  std::vector<std::pair<int, int>> handed = {{STDERR_FILENO, STDOUT_FILENO}};
+  for (const int file : files) handed.emplace_back(file, file);  // which also keeps it open there
+  return start(command, handed);
 }
 
 }  // namespace tenscope::cli

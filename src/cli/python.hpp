@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -12,6 +14,13 @@ namespace tenscope::cli {
 // virtual environment, else python3. Throws NotFound if it cannot start.
 [[noreturn]] void become_python(std::string_view module, const std::vector<std::string>& words,
                                 const std::string& interpreter = {});
+
+// What `python -m <module> <words...>` writes to its standard output. Throws where it fails: then that is the reason.
+std::string output_of_python(std::string_view module, const std::vector<std::string>& words);
+
+// Starts `python -m <module> <words...>` beside this program, with these files open under the same numbers; what it
+// prints goes to stderr. Returns its process id. Throws NotFound if it cannot start.
+pid_t start_python(std::string_view module, const std::vector<std::string>& words, const std::vector<int>& files);
 
 std::vector<std::filesystem::path> folders_above_program();  // the innermost first
 // Where Python packages may lie in an environment: its lib/pythonX.Y/site-packages and the like.

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <set>
 
+#include "cli/python.hpp"
+#include "compare/partial_diff.hpp"
 #include "core/json_writer.hpp"
 #include "report/run_diff.hpp"
 #include "tenscope/diff.hpp"
@@ -24,10 +26,10 @@ std::vector<std::string> read_map_file(const std::string& path) {
   return rules;
 }
 
-// The words between commas; none of an empty text.
+// The words between commas; one empty word of an empty text.
 std::vector<std::string> separated(const std::string& text) {
   std::vector<std::string> words;
-  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+  for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     words.push_back(text.substr(begin, end - begin));
     begin = end + 1;
@@ -40,6 +42,19 @@ void show_progress(double done) {
   const int filled = static_cast<int>(done * kWidth);
   fmt::print(stderr, "\r[{:<{}}] {:3.0f} %", std::string(static_cast<std::size_t>(filled), '='), kWidth, 100 * done);
   std::fflush(stderr);
+}
+
+// Python knows the cluster; what it hands back is merged, and not yet an answer.
+RunDiff diff_on_dask(const std::string& a, const std::string& b, const RunDiffOptions& options,
+                     const RunDiffFlags& flags, const Output& output) {
+  if (!options.rows.empty())
+    throw Error(ErrorCode::InvalidArgument, "--rows compares all ranks in one process: it does not go with --dask");
+  std::vector<std::string> words = {flags.dask, a, b};
+  for (const std::string& rule : options.map) words.push_back("--map=" + rule);
+  if (options.tolerance) words.push_back(fmt::format("--tolerance={}", *options.tolerance));
+  if (options.allow_prefix) words.emplace_back("--prefix");
+  if (output.progress) words.emplace_back("--progress");
+  return compare::PartialDiff::from_bytes(output_of_python("tenscope.comparing.dask_cluster", words)).result();
 }
 
 }  // namespace
@@ -86,16 +101,18 @@ void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
       "--rows", options.rows,
       "Runs: pair rows (tokens) by these integers that both recorded, 'request,position'; 'request=id' where "
       "the second run has another name");
+  app.add_option("--dask", options.dask,
+                 "Runs: compare ranks on the Dask cluster whose scheduler has this address, 'tcp://node1:8786'");
   app.add_flag("--ranks", options.ranks, "One run: what should be equal across its ranks and is not");
 }
 
 int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFlags& options, const Output& output) {
   RunDiffOptions settings{.map = read_map(options),
                           .tolerance = options.tolerance,
-                          .rows = separated(options.rows),
+                          .rows = options.rows ? separated(*options.rows) : std::vector<std::string>(),
                           .allow_prefix = options.prefix};
   if (output.progress) settings.on_progress = show_progress;
-  const RunDiff diff = diff_runs(a, b, settings);
+  const RunDiff diff = options.dask.empty() ? diff_runs(a, b, settings) : diff_on_dask(a, b, settings, options, output);
   if (output.progress) fmt::print(stderr, "\r{:40}\r", "");
   if (!options.write_map.empty()) write_map(diff, options.write_map);
   if (!options.html.empty()) {
@@ -107,7 +124,8 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
     fmt::print("{}\n", report::run_diff_json(diff));
   else
     fmt::print("{}",
-               report::run_diff_text(diff, {.color = output.color, .top = options.top, .strict = options.strict}));
+               report::run_diff_text(
+                   diff, {.color = output.color, .top = options.top, .strict = options.strict, .width = output.width}));
   if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
   return report::is_difference(diff, options.strict) ? kDifferent : kFine;
 }

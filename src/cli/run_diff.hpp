@@ -15,9 +15,10 @@ namespace tenscope::cli {
 struct RunDiffFlags {
   std::vector<std::string> map;
   std::string map_file, write_map;
-  std::string rows;
+  std::optional<std::string> rows;
   std::optional<double> tolerance;
   std::string html;
+  std::string dask;  // the address of a cluster's scheduler
   std::size_t top = 10;
   bool strict = false;
   bool prefix = false;

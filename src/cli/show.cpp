@@ -1,6 +1,6 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <langinfo.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <clocale>
@@ -16,6 +16,7 @@
 #include "report/slice.hpp"
 #include "report/table.hpp"
 #include "report/values.hpp"
+#include "store/shards.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::cli {
@@ -31,11 +32,6 @@ struct ShowOptions {
   std::optional<std::int64_t> step, call;
   std::optional<int> rank;
 };
-
-std::size_t terminal_width() {
-  winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
-}
 
 bool is_utf8_terminal() {
   std::setlocale(LC_CTYPE, "");
@@ -55,6 +51,14 @@ std::vector<EventId> find_events(const Reader& reader, const ShowOptions& option
                           steps.front(), steps.back(), reader.path().string(), losses_hint(reader)));
 }
 
+// They are in the order of ranks.
+EventId last_of_lowest_rank(const Reader& reader, const std::vector<EventId>& ids) {
+  EventId last = ids.front();
+  for (const EventId id : ids)
+    if (reader.writer_index(id) == reader.writer_index(ids.front())) last = id;
+  return last;
+}
+
 void write_event_head(JsonWriter& json, const Reader& reader, EventId id, const Event& event) {
   json.key("run").text(reader.path().string()).key("name").text(event.name).key("step").number(event.step);
   json.key("call").number(event.call).key("writer").text(reader.writers()[reader.writer_index(id)].folder);
@@ -71,6 +75,56 @@ std::string statistics_text(const TensorRecord& tensor, bool color) {
   if (stats.pos_inf > 0) text += "  " + toned(fmt::format("+Inf {}", stats.pos_inf), Tone::Red, color);
   if (stats.neg_inf > 0) text += "  " + toned(fmt::format("-Inf {}", stats.neg_inf), Tone::Red, color);
   return text + "\n";
+}
+
+void write_histogram(JsonWriter& json, const Histogram& histogram) {
+  json.key("histogram").begin_object().key("edges").begin_array();
+  for (const double edge : histogram.edges) json.number(edge);
+  json.end_array().key("counts");
+  write_shape(json, histogram.counts);
+  json.end_object();
+}
+
+void print_elements(const TensorView& view, const Histogram& histogram, const Output& output) {
+  fmt::print("{}\n", array_text(view));
+  if (element_count(view.shape) < 2) return;
+  const std::size_t width = std::min<std::size_t>(output.width, 100);
+  fmt::print("\n{}", histogram_text(histogram, width, is_utf8_terminal(), output.color));
+}
+
+// Of a tensor that is spread over ranks, all parts together.
+int show_whole(const Reader& reader, const std::vector<EventId>& parts, const ShowOptions& options,
+               const Output& output) {
+  const TensorData data = store::assemble(reader, parts);
+  const Slice slice(data.view, options.slice);
+  const Event event = reader.event(parts.front());
+  const Shard shard = *store::parse_shard(event.meta);
+  TensorRecord record{.dtype = data.view.dtype, .shape = {data.view.shape.begin(), data.view.shape.end()}};
+  record.fingerprint = kernels::fingerprint(data.view);
+  record.stats = kernels::statistics(slice.view());
+  const Histogram histogram = make_histogram(slice.view(), kBins);
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object();
+    write_event_head(json, reader, parts.front(), event);
+    json.key("parts").number(static_cast<std::uint64_t>(parts.size())).key("tensor");
+    write_tensor(json, record);
+    json.key("slice").text(options.slice).key("values");
+    write_elements(json, slice.view());
+    write_histogram(json, histogram);
+    json.end_object();
+    fmt::print("{}\n", text);
+    return kFine;
+  }
+  fmt::print("{}  step {}  call {}  {}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call,
+             event.site);
+  fmt::print("{} {}, of {} parts (mesh {}, {}); --rank shows one of them\n", to_string(record.dtype),
+             shape_text(record.shape), parts.size(), shape_text(shard.mesh), fmt::join(shard.placements, " "));
+  if (!options.slice.empty()) fmt::print("slice [{}] {}\n", options.slice, shape_text(slice.view().shape));
+  fmt::print("{}\n", statistics_text(record, output.color));
+  print_elements(slice.view(), histogram, output);
+  return kFine;
 }
 
 int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, const Output& output) {
@@ -104,11 +158,8 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
       write_elements(json, slice->view());
     else
       json.null();
-    json.key("histogram").begin_object().key("edges").begin_array();
-    for (const double edge : histogram.edges) json.number(edge);
-    json.end_array().key("counts");
-    write_shape(json, histogram.counts);
-    json.end_object().end_object();
+    write_histogram(json, histogram);
+    json.end_object();
     fmt::print("{}\n", text);
     return is_missing ? kTrouble : kFine;
   }
@@ -123,11 +174,7 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
     fmt::print("its bytes {}{}\n", is_missing ? "are not there" : "were not kept", why);
     return is_missing ? kTrouble : kFine;
   }
-  fmt::print("{}\n", array_text(slice->view()));
-  if (element_count(slice->view().shape) > 1) {
-    const std::size_t width = std::min<std::size_t>(terminal_width(), 100);
-    fmt::print("\n{}", histogram_text(histogram, width, is_utf8_terminal(), output.color));
-  }
+  print_elements(slice->view(), histogram, output);
   return kFine;
 }
 
@@ -172,14 +219,18 @@ Action prepare_show(CLI::App& app) {
   app.add_option("name", options->name, "A name, or a pattern that matches only one")->required();
   app.add_option("--step", options->step, "The step (default: the last)");
   app.add_option("--call", options->call, "The call within the step (default: the last)");
-  app.add_option("--rank", options->rank, "The rank (default: the last to write it)");
+  app.add_option("--rank", options->rank,
+                 "The rank (default: the lowest that has it; all parts of a tensor that is spread over ranks)");
   app.add_option("--slice", options->slice, "A part of the tensor, as in NumPy: '0,:,3:7'");
   return [options](const Output& output) {
     const Reader reader = open_run(options->run);
     warn_of_problems(reader);
     const std::vector<EventId> ids = find_events(reader, *options, find_name(reader, options->name));
-    return reader.is_tensor(ids.back()) ? show_tensor(reader, ids.back(), *options, output)
-                                        : show_values(reader, ids, output);
+    const EventId chosen = last_of_lowest_rank(reader, ids);
+    if (!reader.is_tensor(chosen)) return show_values(reader, ids, output);
+    const std::vector<EventId> parts = store::parts_of(reader, chosen);
+    const bool is_whole = options->rank || parts.size() < 2;
+    return is_whole ? show_tensor(reader, chosen, *options, output) : show_whole(reader, parts, *options, output);
   };
 }
 

@@ -4,12 +4,16 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <tuple>
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
 #include "core/json_writer.hpp"
 #include "report/table.hpp"
+#include "store/run_folder.hpp"
+#include "store/writer_groups.hpp"
 
 namespace tenscope::cli {
 
@@ -28,6 +32,40 @@ store::Progress progress_bar(const std::string& what) {
                done * 100 / total);
     std::fflush(stderr);
   };
+}
+
+// A line each; what several writers have alike, as one.
+void print_problems(const std::vector<Problem>& problems, const Reader& reader) {
+  struct Group {
+    const Problem* first;
+    std::string file, reason;  // without the writer
+    std::vector<std::string> folders;
+  };
+  std::vector<Group> groups;
+  std::map<std::tuple<std::string, std::string, int>, std::size_t> places;
+  std::map<std::tuple<std::string, std::string, std::string>, int> repetitions;
+  for (const Problem& problem : problems) {
+    const std::filesystem::path file = problem.file.lexically_proximate(reader.path());
+    const std::string folder = file.begin()->string();
+    Group group{&problem, file.string(), problem.reason, {folder}};
+    if (store::parse_writer_folder(folder)) {
+      group.file.erase(0, folder.size() + 1);
+      if (group.reason.starts_with(folder + ": ")) group.reason.erase(0, folder.size() + 2);
+    }
+    const int nth = repetitions[{folder, group.file, group.reason}]++;
+    const auto [place, is_new] = places.try_emplace({group.file, group.reason, nth}, groups.size());
+    if (is_new)
+      groups.push_back(std::move(group));
+    else
+      groups[place->second].folders.push_back(folder);
+  }
+  for (const auto& [first, file, reason, folders] : groups) {
+    if (folders.size() == 1)
+      fmt::print("  {} at {}: {}\n", first->file.lexically_proximate(reader.path()).string(), first->offset,
+                 first->reason);
+    else
+      fmt::print("  {}{}{}: {}\n", file, file.empty() ? "" : " of ", store::writers_text(folders, reader), reason);
+  }
 }
 
 }  // namespace
@@ -59,10 +97,8 @@ Action prepare_verify(CLI::App& app) {
                  problems.empty() ? toned("every checksum and fingerprint is right", Tone::Green, output.color)
                                   : toned(fmt::format("{} problem{}", problems.size(), problems.size() == 1 ? "" : "s"),
                                           Tone::Red, output.color));
-      for (const Problem& problem : problems) {
-        fmt::print("  {} at {}: {}\n", problem.file.lexically_proximate(run).string(), problem.offset, problem.reason);
-      }
-      for (const Loss& loss : reader.losses())
+      print_problems(problems, reader);
+      for (const Loss& loss : store::folded_losses(reader))
         if (loss.is_limit) fmt::print("  no damage, but a limit that was set: {}\n", to_string(loss));
     }
     json.end_array().end_object();

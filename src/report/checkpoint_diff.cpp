@@ -120,17 +120,20 @@ void write_texts(JsonWriter& json, std::string_view key, const std::vector<std::
 
 }  // namespace
 
-std::string checkpoint_diff_text(const CheckpointDiff& diff, bool color, std::size_t top) {
+std::string checkpoint_diff_text(const CheckpointDiff& diff, const CheckpointStyle& style) {
+  const bool color = style.color;
   const bool is_fine = diff.verdict == DiffVerdict::Equal || diff.verdict == DiffVerdict::Noise;
   std::string out = toned(answer(diff), is_fine ? Tone::Green : Tone::Red, color) + "\n";
   out += fmt::format("  {}, {}\n  a: {} (the reference)\n  b: {}\n", coverage(diff), pairing(diff), diff.a, diff.b);
-  Lines lines(out, color, top);
+  for (const std::string& text : diff.joined) out += fmt::format("  {}\n", text);
+  Lines lines(out, color, style.top);
   std::vector<const WeightPair*> changed;
   for (const WeightPair& pair : diff.pairs)
     if (pair.is_changed) changed.push_back(&pair);
   lines.add("changed", changed, Tone::Red, [](const WeightPair* pair) {
-    return pair->a.name == pair->b.name ? fmt::format("{}: {}", pair->a.name, pair->finding)
-                                        : fmt::format("{} (a: {}): {}", pair->b.name, pair->a.name, pair->finding);
+    if (pair->a.name == pair->b.name) return fmt::format("{}: {}", pair->a.name, pair->finding);
+    return fmt::format("{} (a: {}{}): {}", pair->b.name, pair->a.name,
+                       pair->how == "left" ? ", less sure: both are left over" : "", pair->finding);
   });
   lines.add("in another's place", diff.contradictions, Tone::Red, [](const std::string& text) { return text; });
   lines.add("only in a", diff.only_a, Tone::Red, weight_in_words);
@@ -140,17 +143,17 @@ std::string checkpoint_diff_text(const CheckpointDiff& diff, bool color, std::si
     table.add({rule.a, rule.a == rule.b ? "same" : rule.b, std::to_string(rule.count),
                rule.layout.empty() ? "same" : rule.layout, types_in_words(rule),
                error_in_words(rule.error, rule.rounding)});
-  if (!table.empty()) out += "\n" + table.text(color);
+  if (!table.empty()) out += "\n" + table.text(color, style.width);
   lines.add("to know", diff.notes, Tone::Plain, [](const std::string& text) { return text; });
   return out;
 }
 
-std::string checkpoint_map_text(const CheckpointDiff& diff, bool color) {
+std::string checkpoint_map_text(const CheckpointDiff& diff, const CheckpointStyle& style) {
   Table table({{"a"}, {"b"}, {"by"}, {"error", Align::Right}, {"order"}});
   for (const WeightPair& pair : diff.pairs)
     table.add({pair.a.name, pair.b.name, pair.how, pair.error == 0 ? "0" : fmt::format("{:.1e}", pair.error),
                pair.layout.empty() ? "same" : pair.layout});
-  return (table.empty() ? "" : table.text(color)) + coverage(diff) + "\n";
+  return (table.empty() ? "" : table.text(style.color, style.width)) + coverage(diff) + "\n";
 }
 
 std::string checkpoint_diff_json(const CheckpointDiff& diff) {
@@ -189,6 +192,7 @@ std::string checkpoint_diff_json(const CheckpointDiff& diff) {
     json.key("error").number(rule.error).key("rounding").number(rule.rounding).end_object();
   }
   json.end_array();
+  write_texts(json, "joined", diff.joined);
   write_texts(json, "contradictions", diff.contradictions);
   write_tensors(json, "only_a", diff.only_a);
   write_tensors(json, "only_b", diff.only_b);

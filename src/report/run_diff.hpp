@@ -9,8 +9,9 @@ namespace tenscope::report {
 
 struct RunDiffTextOptions {
   bool color = false;
-  std::size_t top = 10;  // rows of each table
-  bool strict = false;   // renamed and one-sided modules are differences too
+  std::size_t top = 10;    // rows of each table
+  bool strict = false;     // renamed and one-sided modules are differences too
+  std::size_t width = 80;  // of tables, in columns of a terminal
 };
 
 // A report for people: the answer in the first line, then the evidence, then a short table.
@@ -78,12 +79,21 @@ std::string obstacle_in_words(DiffObstacle obstacle);
 // "weights 0.54 % apart, other tensors up to 7.3 % (ffn_out-1)".
 std::string engine_noise_in_words(const DiffEngineNoise& noise);
 
-// "28 pairs by request, position, of 36 in the first run and 28 in the second".
-std::string rows_in_words(const DiffRows& rows);
+// "28 rows, of 36 in the first run and 28 in the second".
+std::string row_coverage_in_words(const DiffRows& rows);
+// The same with keys, padding, and what was left out; a line each.
+std::vector<std::string> rows_in_words(const DiffRows& rows);
 // "logprobs, row by row: mean |b-a| 0.001, largest 0.3, ...".
 std::string row_summary_in_words(const DiffRowTable& table);
-// The summary of each table and its worst rows.
-std::string row_tables_text(const DiffRows& rows, std::size_t top, bool color);
+// The summary of each table of rows, and its worst rows where the runs differ; no wider than the options say, where
+// that can be.
+std::string row_tables_text(const RunDiff& diff, const RunDiffTextOptions& options);
+
+// Runs that are laid out differently (run_diff_layouts.cpp): how the tensor was put together, "b: 2 joined along axis
+// 0"; which parts are off, "rank 1's part is that of rank 0"; a line each.
+std::vector<std::string> assembly_in_words(const DiffMetrics& metrics);
+std::vector<std::string> parts_in_words(const DiffMetrics& metrics);
+std::string layout_note_in_words(const DiffNote& note);
 
 std::string note_in_words(const DiffNote& note);
 std::string setting_in_words(const DiffSetting& setting);

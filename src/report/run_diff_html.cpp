@@ -61,7 +61,7 @@ class Page {
     names();
     list("Settings that differ", diff_.settings, setting_in_words);
     if (diff_.rows) {
-      std::vector<std::string> lines = {rows_in_words(*diff_.rows)};
+      std::vector<std::string> lines = rows_in_words(*diff_.rows);
       for (const DiffRowTable& table : diff_.rows->tables) lines.push_back(row_summary_in_words(table));
       list("Rows", lines, +[](const std::string& text) { return text; });
     }

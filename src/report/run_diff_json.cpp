@@ -38,6 +38,7 @@ class Writer {
     for (const DiffRenamed& renamed : diff.renamed) json_.key(renamed.a).text(renamed.b);
     json_.end_object();
     content_pairs(diff);
+    layouts(diff);
     json_.key("engine_noise");
     if (diff.engine_noise) {
       json_.begin_object().key("tensor").text(diff.engine_noise->tensor);
@@ -99,6 +100,33 @@ class Writer {
     json_.end_array();
   }
 
+  void layouts(const RunDiff& diff) {
+    json_.key("layouts").begin_array();
+    for (const DiffLayout& one : diff.layouts) {
+      json_.begin_object().key("tensor").text(one.tensor).key("a").text(one.a).key("b").text(one.b);
+      count("count", one.count);
+      json_.end_object();
+    }
+    json_.end_array();
+  }
+
+  void parts(const DiffMetrics& m) {
+    json_.key("assembled_a").text(m.assembled_a).key("assembled_b").text(m.assembled_b);
+    json_.key("sum_is_missing").boolean(m.is_sum_missing).key("parts").begin_array();
+    for (const DiffPart& part : m.parts) {
+      json_.begin_object().key("run").text(part.run == 0 ? "a" : "b").key("rank").number(std::int64_t{part.rank});
+      json_.key("pass");
+      part.pass < 0 ? json_.null() : json_.number(part.pass);
+      number_or_null("rel_l2", part.rel_l2);
+      json_.key("like");
+      part.like < 0 ? json_.null() : json_.number(std::int64_t{part.like});
+      json_.key("like_pass");
+      part.like_pass < 0 ? json_.null() : json_.number(part.like_pass);
+      json_.end_object();
+    }
+    json_.end_array();
+  }
+
   void rows(const DiffRows& all) {
     json_.begin_object().key("keys").begin_array();
     for (const std::string& key : all.keys) json_.text(key);
@@ -106,9 +134,18 @@ class Writer {
     count("first_run", all.first);
     count("second_run", all.second);
     count("common", all.common);
+    count("padding_first", all.padding_first);
+    count("padding_second", all.padding_second);
     count("duplicates", all.duplicates);
-    for (const auto& [name, left_out] :
-         {std::pair{"left_out_first", &all.left_out_a}, {"left_out_second", &all.left_out_b}}) {
+    json_.key("of_duplicates").text(all.takes_first ? "first" : "last");
+    count("unplaced", all.unplaced);
+    json_.key("are_keys_doubtful").boolean(all.are_keys_doubtful);
+    for (const auto& [name, left_out] : {std::pair{"left_out_first", &all.left_out_a},
+                                         {"left_out_second", &all.left_out_b},
+                                         {"ambiguous_first", &all.ambiguous_a},
+                                         {"ambiguous_second", &all.ambiguous_b},
+                                         {"partial", &all.partial},
+                                         {"as_they_are", &all.as_they_are}}) {
       json_.key(name).begin_array();
       for (const std::string& tensor : *left_out) json_.text(tensor);
       json_.end_array();
@@ -118,7 +155,7 @@ class Writer {
       json_.begin_object().key("a").text(table.a).key("b").text(table.b).key("rows").begin_array();
       for (const DiffRowTable::Row& row : table.rows) {
         json_.begin_object().key("key").begin_array();
-        for (const std::int64_t number : row.key) json_.number(number);
+        for (const std::uint64_t number : row.key) json_.number(number);
         json_.end_array();
         number_or_null("a", row.a);
         number_or_null("b", row.b);
@@ -173,6 +210,8 @@ class Writer {
       return;
     }
     json_.begin_object().key("name").text(event->name).key("step").number(event->step).key("call").number(event->call);
+    if (event->rank) json_.key("rank").number(*event->rank);
+    if (!event->slice.empty()) json_.key("slice").text(event->slice);
     json_.end_object();
   }
 
@@ -269,12 +308,15 @@ class Writer {
     number_or_null("max_abs", m.max_abs);
     number_or_null("rel_max", m.rel_max);
     number_or_null("rel_l2", m.rel_l2);
+    number_or_null("rel_l2_error", m.rel_l2_error);
     number_or_null("correlation", m.correlation);
     json_.key("nan_a").number(m.nan_a).key("nan_b").number(m.nan_b).key("inf_a").number(m.inf_a).key("inf_b").number(
         m.inf_b);
     shape("worst_index", m.worst_index);
     json_.key("row");
     m.row.empty() ? json_.null() : json_.text(m.row);
+    json_.key("rows");
+    m.rows.empty() ? json_.null() : json_.text(m.rows);
     value("worst_a", m.worst_a);
     value("worst_b", m.worst_b);
     json_.key("ranges").begin_array();
@@ -286,6 +328,7 @@ class Writer {
     m.relation.empty() ? json_.null() : json_.text(m.relation);
     json_.key("relation_numpy");
     m.relation_numpy.empty() ? json_.null() : json_.text(m.relation_numpy);
+    parts(m);
     json_.key("remark");
     m.obstacle == DiffObstacle::None ? json_.null() : json_.text(obstacle_in_words(m.obstacle));
     json_.end_object();

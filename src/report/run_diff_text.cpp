@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "report/run_diff.hpp"
+#include "report/table.hpp"
 
 namespace tenscope::report {
 namespace {
@@ -22,6 +23,11 @@ std::string slices(const DiffMetrics& metrics) {
   return text;
 }
 
+// What is known of the weights themselves is a diagnosis, and stands with the answer.
+bool is_of_weights(const DiffNote& note) {
+  return note.kind == DiffNote::Kind::Exchanged || note.kind == DiffNote::Kind::OddLayout;
+}
+
 class TextReport {
  public:
   TextReport(const RunDiff& diff, const RunDiffTextOptions& options) : diff_(diff), options_(options) {}
@@ -31,18 +37,18 @@ class TextReport {
     line(bold(run_diff_answer(diff_, options_.strict), color));
     settings();
     for (const DiffNote& note : diff_.notes)
-      if (note.kind == DiffNote::Kind::Exchanged) field("weights", note_in_words(note));
+      if (is_of_weights(note)) field("weights", note_in_words(note));
     if (diff_.first_divergence) evidence(*diff_.first_divergence);
     field("tensors", coverage_in_words(diff_));
     if (diff_.engine_noise) field("noise", engine_noise_in_words(*diff_.engine_noise));
-    if (diff_.rows) field("rows", rows_in_words(*diff_.rows));
+    if (diff_.rows) rows(*diff_.rows);
     if (diff_.first_unknown) field("first unknown", place_in_words(*diff_.first_unknown));
     if (diff_.first_bit_difference && !is_first_bit_the_divergence()) bits(*diff_.first_bit_difference);
     more_origins();
-    if (diff_.rows) out_ += row_tables_text(*diff_.rows, options_.top, options_.color);
+    if (diff_.rows) out_ += row_tables_text(diff_, options_);
     names();
     for (const DiffNote& note : diff_.notes)
-      if (note.kind != DiffNote::Kind::Exchanged) line("note: " + note_in_words(note));
+      if (!is_of_weights(note)) line("note: " + note_in_words(note));
     return std::move(out_);
   }
 
@@ -52,6 +58,10 @@ class TextReport {
     return options_.color ? fmt::format("\x1b[1;{}m{}\x1b[0m", color, text) : text;
   }
   void field(std::string_view name, const std::string& text) { line(fmt::format("  {:<14} {}", name, text)); }
+
+  void fields(std::string_view name, const std::vector<std::string>& lines) {
+    for (std::size_t i = 0; i < lines.size(); ++i) field(i == 0 ? name : "", lines[i]);
+  }
 
   bool is_first_bit_the_divergence() const {
     return diff_.first_divergence && diff_.first_bit_difference->seen_as == diff_.first_divergence->seen_as &&
@@ -86,19 +96,23 @@ class TextReport {
     if (origin.update) field("update", update_in_words(*origin.update));
     if (!origin.metrics.layout.empty() && origin.event_b)
       field("in the other", fmt::format("{}: {}", origin.event_b->name, origin.metrics.layout));
+    fields("put together", assembly_in_words(origin.metrics));
+    fields("parts", parts_in_words(origin.metrics));
     if (!origin.metrics.relation.empty()) field("relation", origin.metrics.relation);
     // Where the words are a formula already, it says nothing more.
     if (!origin.metrics.relation_numpy.empty() && !origin.metrics.relation.starts_with("b = "))
       field("", origin.metrics.relation_numpy);
     if (const std::string text = slices(origin.metrics); !text.empty()) field("only in", text);
+    if (!origin.metrics.rows.empty()) field("only in rows", origin.metrics.rows);
     if (origin.seen_as != origin.place.name) field("first seen in", origin.seen_as);
     if (origin.last_agreeing) field("last agreeing", place_in_words(*origin.last_agreeing));
     if (!origin.place.site.empty()) field("source", origin.place.site);
     if (origin.tensors > 1) field("together with", plural(origin.tensors - 1, "tensor") + " of the same kind");
     if (diff_.rounding) field("after it", rounding_in_words(*diff_.rounding));
-    const std::vector<std::string> commands = show_commands(diff_, origin);
-    for (std::size_t i = 0; i < commands.size(); ++i) field(i == 0 ? "to see it" : "", commands[i]);
+    fields("to see it", show_commands(diff_, origin));
   }
+
+  void rows(const DiffRows& all) { fields("rows", rows_in_words(all)); }
 
   // Where else it may begin, if not there.
   void alternatives() {
@@ -125,15 +139,16 @@ class TextReport {
     line(fmt::format("{} start{} a difference of {} own:", plural(count, "more place"), count == 1 ? "s" : "",
                      count == 1 ? "its" : "their"));
     std::size_t listed = 0;
+    Table table({{""}, {"module"}, {"tensor"}, {"moment"}, {"|b-a| / |a|"}});
     for (std::size_t i = 1; i < diff_.origins.size() && listed < options_.top; ++i) {
       const DiffOrigin& origin = diff_.origins[i];
       if (!is_listed(origin)) continue;
       ++listed;
-      line(fmt::format("  {:<28} {:<40} {:<28} {}", blamed_in_words(origin.place), tensor_in_words(origin),
-                       moment_in_words(origin.place),
-                       std::isfinite(origin.metrics.rel_max) ? fmt::format("{:.2g}", origin.metrics.rel_max)
-                                                             : obstacle_in_words(origin.metrics.obstacle)));
+      table.add({"", blamed_in_words(origin.place), tensor_in_words(origin), moment_in_words(origin.place),
+                 std::isfinite(origin.metrics.rel_max) ? fmt::format("{:.2g}", origin.metrics.rel_max)
+                                                       : obstacle_in_words(origin.metrics.obstacle)});
     }
+    out_ += table.text(options_.color);
     if (count > listed) line(fmt::format("  ... {} more", count - listed));
   }
 

@@ -84,6 +84,11 @@ std::string while_the_rest_agrees(const DiffReason& reason, std::string_view own
   return text + (reason.is_partial ? " agree, as far as both runs have them" : " agree");
 }
 
+std::string what_came_before_agrees(const DiffReason& reason) {
+  return reason.is_partial ? "what was recorded before it agrees, as far as both runs have it"
+                           : "what was recorded before it agrees";
+}
+
 std::string draw_in_words(const DiffDistribution& distribution) {
   if (distribution.is_another_draw())
     return ", and looks like another draw of the same distribution: another seed, or other draws before it";
@@ -98,7 +103,7 @@ std::string cause_in_words(const DiffOrigin& origin) {
                                  : reason.module;
   switch (reason.cause) {
     case DiffCause::ModelInput:
-      return "the input of the model differs; what was recorded before it agrees";
+      return "the input of the model differs; " + what_came_before_agrees(reason);
     case DiffCause::SubmoduleInput:
       return fmt::format("the input of {} differs{}", module, while_the_rest_agrees(reason, blamed + "'s"));
     case DiffCause::ExtraInput:
@@ -114,7 +119,7 @@ std::string cause_in_words(const DiffOrigin& origin) {
     case DiffCause::ChangedInput:
       return fmt::format("what becomes of an input of {} differs{}", module, while_the_rest_agrees(reason, "its"));
     case DiffCause::Value:
-      return fmt::format("{} differs; what was recorded before it agrees", reason.tensor);
+      return fmt::format("{} differs; {}", reason.tensor, what_came_before_agrees(reason));
     case DiffCause::Buffer:
       return fmt::format("the buffer {} differs after the call, while the inputs of {} agree", reason.tensor, module);
     case DiffCause::Initial:
@@ -286,7 +291,7 @@ std::string rounding_in_words(const DiffRounding& rounding) {
 std::vector<std::string> show_commands(const RunDiff& diff, const DiffOrigin& origin) {
   const auto quoted = [](const std::string& text) {
     const bool is_plain =
-        text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") ==
+        text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:-") ==
         std::string::npos;
     if (is_plain && !text.empty()) return text;
     std::string result = "'";
@@ -298,7 +303,9 @@ std::vector<std::string> show_commands(const RunDiff& diff, const DiffOrigin& or
     if (!event) return;
     std::string command = fmt::format("tenscope show {} {} --step {} --call {}", quoted(run), quoted(event->name),
                                       event->step, event->call);
-    if (origin.place.rank != 0) command += fmt::format(" --rank {}", origin.place.rank);
+    if (event->rank || origin.place.rank != 0)
+      command += fmt::format(" --rank {}", event->rank.value_or(origin.place.rank));
+    if (!event->slice.empty()) command += fmt::format(" --slice {}", quoted(event->slice));
     commands.push_back(std::move(command));
   };
   add(diff.a, origin.event_a);
@@ -312,6 +319,8 @@ std::string obstacle_in_words(DiffObstacle obstacle) {
       return {};
     case DiffObstacle::OnlyStatistics:
       return "only statistics were kept";
+    case DiffObstacle::OnlySketches:
+      return "by sketch";
     case DiffObstacle::Shapes:
       return "the shapes differ";
     case DiffObstacle::MissingInFirst:
@@ -332,8 +341,9 @@ std::string metrics_in_words(const DiffMetrics& metrics) {
     return fmt::format("the shapes differ: [{}] and [{}]", fmt::join(metrics.shape_a, ", "),
                        fmt::join(metrics.shape_b, ", "));
   if (metrics.obstacle == DiffObstacle::Texts) return fmt::format("{} became {}", a, b);
-  if (metrics.obstacle != DiffObstacle::None && metrics.obstacle != DiffObstacle::OnlyStatistics)
-    return obstacle_in_words(metrics.obstacle);
+  const bool is_measured = metrics.obstacle == DiffObstacle::None || metrics.obstacle == DiffObstacle::OnlyStatistics ||
+                           metrics.obstacle == DiffObstacle::OnlySketches;
+  if (!is_measured) return obstacle_in_words(metrics.obstacle);
   std::string text;
   if (metrics.nan_a != metrics.nan_b)
     text += fmt::format("{} NaN in the first, {} in the second; ", metrics.nan_a, metrics.nan_b);
@@ -346,6 +356,8 @@ std::string metrics_in_words(const DiffMetrics& metrics) {
            fmt::format("only statistics were kept: max |b-a| is at least {:.3g} ({})", metrics.max_abs,
                        percent(metrics)) +
            types;
+  if (metrics.obstacle == DiffObstacle::OnlySketches)
+    return text + fmt::format("by sketch: rel. L2 about {:.1e}", metrics.rel_l2) + types;
   if (metrics.count == 1 && !a.empty())
     return text + fmt::format("{} became {}{}", a, b, ratio_in_words(metrics)) + types;
   const bool is_nonfinite_only = metrics.max_abs == 0 && !text.empty();
@@ -395,6 +407,9 @@ std::string note_in_words(const DiffNote& note) {
                          note.count > 0 ? fmt::format("; so do {}", plural(note.count, "more tensor")) : "");
     case DiffNote::Kind::MissingRank:
       return fmt::format("rank {} is only in the {} run", note.count, run);
+    case DiffNote::Kind::OtherRanks:
+      return fmt::format("{} differ{} from the same step and phase on: which rank was first is not known", note.a,
+                         note.count == 1 ? "s" : "");
     case DiffNote::Kind::ExtraCalls:
       return fmt::format(
           "the runs call their models a different number of times; calls with the same inputs were "
@@ -415,10 +430,24 @@ std::string note_in_words(const DiffNote& note) {
     case DiffNote::Kind::Exchanged:
       return fmt::format("{} holds {}, whose place would be {} as {} others say: were weights exchanged?", note.subject,
                          note.a, note.b, note.count);
+    case DiffNote::Kind::OddLayout:
+      return fmt::format("{}: {}; {} others like it: {}. Was it converted as they were?", note.subject, note.a,
+                         note.count, note.b);
+    case DiffNote::Kind::OtherForm:
+      return fmt::format(
+          "{} and {} hold other numbers{}, but what was made with them agrees: one engine keeps them in another form "
+          "(folded, scaled, shifted)",
+          note.a, note.b, note.count > 1 ? fmt::format(", as do {} more pairs of parameters", note.count - 1) : "");
+    case DiffNote::Kind::InPart:
+      return fmt::format("of {} ({} run) a part alone could be compared: {}{}", note.subject, run, note.a,
+                         note.count > 1 ? fmt::format("; {} such tensors", note.count) : "");
     case DiffNote::Kind::ByContent:
       return fmt::format("{} paired by content, with no help from names: `tenscope map` lists them",
                          note.count == 1 ? "1 tensor was" : fmt::format("{} tensors were", note.count));
     case DiffNote::Kind::EndsUnpaired:
+      if (note.a.empty() || note.b.empty())
+        return fmt::format("the {} run ends with {}, which could not be paired: this says nothing of it",
+                           note.b.empty() ? "first" : "second", note.b.empty() ? note.a : note.b);
       return fmt::format(
           "the runs end with tensors that could not be paired, {} and {}: this says nothing of what the models return "
           "(--map '{}={}' compares them)",
@@ -427,6 +456,9 @@ std::string note_in_words(const DiffNote& note) {
       return "the runs have nothing in common: no tensor of one could be paired with one of the other";
     case DiffNote::Kind::NoOutputs:
       return "no output could be compared, only parameters and inputs: this says nothing of what the models compute";
+    case DiffNote::Kind::OtherLayout:
+    case DiffNote::Kind::NotAssembled:
+      return layout_note_in_words(note);
     case DiffNote::Kind::RoughAlignment:
       return "the runs are too long to be aligned exactly where they differ: some pairs may be missing";
   }
@@ -480,6 +512,9 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
                ? fmt::format("unknown: {} by nobody knows how much, since only statistics were kept",
                              diff.unknown == 1 ? "1 tensor differs" : fmt::format("{} tensors differ", diff.unknown))
                : "unknown: what was compared agrees, but not enough was compared to say more";
+  else if (diff.rows && !diff.rows->is_complete())
+    text = fmt::format("equal as far as compared: {}, {}", row_coverage_in_words(*diff.rows),
+                       diff.noise > 0 ? "but for rounding noise" : "the same values");
   else if (diff.compared == diff.bit_equal && diff.compared < diff.total_a)
     text = fmt::format("equal as far as compared: {} of {} tensors and other values, bit for bit", diff.compared,
                        diff.total_a);

@@ -26,7 +26,8 @@ struct Cell {
 
 enum class Align { Left, Right };
 
-// A table of text, two spaces between columns. The head is dim.
+// A table of text, two spaces between columns. The head is dim. Where it is wider than the terminal, each row takes
+// several lines: what stands first alone, the rest below it.
 class Table {
  public:
   struct Column {
@@ -37,9 +38,11 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   bool empty() const noexcept { return rows_.empty(); }
-  std::string text(bool color) const;  // a line break behind every row
+  std::string text(bool color, std::size_t width = 0) const;  // a line break behind every row; 0: any width
 
  private:
+  std::string narrow_text(bool color, std::size_t width) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };
