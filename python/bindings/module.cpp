@@ -13,4 +13,5 @@ NB_MODULE(_core, m) {
   init_rundiff(m);
   init_compare(m);
   init_suggest(m);
+  init_fetch(m);
 }

@@ -16,6 +16,7 @@ void init_tracer(nb::module_& m);
 void init_rundiff(nb::module_& m);
 void init_compare(nb::module_& m);
 void init_suggest(nb::module_& m);
+void init_fetch(nb::module_& m);
 
 // Sets the Python exception for an error of the core. nanobind's functions need not call it: they translate by
 // themselves.

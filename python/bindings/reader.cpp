@@ -9,6 +9,7 @@
 
 #include "bindings/live_run.hpp"
 #include "bindings/module.hpp"
+#include "store/shards.hpp"
 
 namespace tenscope::python {
 namespace {
@@ -17,7 +18,7 @@ using namespace nb::literals;
 
 nb::object python_int(const std::string& digits) { return nb::steal(PyLong_FromString(digits.c_str(), nullptr, 10)); }
 
-nb::object tuple_of(const std::vector<std::int64_t>& shape) {
+nb::object tuple_of(Span<const std::int64_t> shape) {
   nb::list items;
   for (auto size : shape) items.append(size);
   return nb::tuple(items);
@@ -66,9 +67,8 @@ nb::dict stats_of(const TensorRecord& tensor) {
 }
 
 // The bytes of a tensor in C order as a read-only array over the mapping, which the array keeps.
-nb::object tensor_bytes(const Reader& reader, EventId id) {
+nb::object bytes_of(TensorData data) {
   using Bytes = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
-  TensorData data = reader.tensor(id);
   if (!is_c_order(data.view)) throw Error(ErrorCode::Unsupported, "the stored tensor is not in C order");
   static const std::uint8_t nothing = 0;
   std::size_t size = size_bytes(data.view);
@@ -76,6 +76,24 @@ nb::object tensor_bytes(const Reader& reader, EventId id) {
   auto* owner = new std::shared_ptr<const void>(std::move(data.owner));
   nb::capsule keep(owner, [](void* pointer) noexcept { delete static_cast<std::shared_ptr<const void>*>(pointer); });
   return nb::cast(Bytes(bytes, {size}, keep));
+}
+
+nb::object sketch_of(const Reader& reader, EventId id) {
+  const std::optional<Sketch> sketch = reader.sketch(id);
+  if (!sketch) return nb::none();
+  nb::list sums;
+  for (const double sum : sketch->sums) sums.append(sum);
+  return nb::tuple(sums);
+}
+
+nb::object tensor_bytes(const Reader& reader, EventId id) { return bytes_of(reader.tensor(id)); }
+
+// The whole of a tensor that is spread over ranks: bytes, dtype and shape.
+nb::object whole_tensor(const Reader& reader, EventId id) {
+  TensorData data = store::assemble(reader, store::parts_of(reader, id));
+  const std::string_view dtype = to_string(data.view.dtype);
+  nb::object shape = tuple_of(data.view.shape);
+  return nb::make_tuple(bytes_of(std::move(data)), dtype, std::move(shape));
 }
 
 std::optional<EventKind> kind_named(const std::optional<std::string>& name) {
@@ -203,6 +221,8 @@ void init_reader(nb::module_& m) {
       .def("step", &Reader::step, "id"_a)
       .def("call", &Reader::call, "id"_a)
       .def("writer", &Reader::writer_index, "id"_a)
+      .def(
+          "writer_of", [](const Reader& r, EventId id) { return r.writers()[r.writer_index(id)]; }, "id"_a)
       .def("is_tensor", &Reader::is_tensor, "id"_a)
       .def(
           "find",
@@ -213,6 +233,11 @@ void init_reader(nb::module_& m) {
           "name"_a = "", "step"_a = nb::none(), "call"_a = nb::none(), "rank"_a = nb::none(), "kind"_a = nb::none())
       .def("names", &Reader::names)
       .def("steps", &Reader::steps, "name"_a = "")
+      .def("sketch", &sketch_of, "id"_a, nb::sig("def sketch(self, id: int) -> tuple[float, ...] | None"),
+           "The 64 signed sums of a tensor: as recorded, else from its bytes; None where neither is there.")
+      .def("whole", &whole_tensor, "id"_a,
+           nb::sig("def whole(self, id: int) -> tuple[numpy.ndarray, str, tuple[int, ...]]"),
+           "The tensor that this event is one rank's part of: its bytes, dtype and shape.")
       .def("bytes", &tensor_bytes, "id"_a, nb::sig("def bytes(self, id: int) -> numpy.ndarray"),
            "A tensor's bytes, zero-copy and read-only.");
 

@@ -1,30 +1,117 @@
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <filesystem>
+#include <set>
+
 #include "bindings/module.hpp"
 #include "compare/checkpoint_diff.hpp"
+#include "compare/run_diff.hpp"
 #include "report/checkpoint_diff.hpp"
 #include "report/run_diff.hpp"
+#include "store/run_folder.hpp"
 #include "tenscope/diff.hpp"
 
+using namespace nb::literals;
 using namespace tenscope;
+
+namespace {
+
+using Report = std::tuple<std::string, std::string, std::string>;  // text, JSON document, page
+
+Report report_of(const RunDiff& diff, std::size_t top, bool strict) {
+  return {report::run_diff_text(diff, {.top = top, .strict = strict}), report::run_diff_json(diff),
+          report::run_diff_html(diff)};
+}
+
+void init_partial_diff(nb::module_& m) {
+  using compare::PartialDiff;
+  nb::class_<PartialDiff>(m, "PartialDiff", "What was found of some ranks of two runs.")
+      .def_rw("a", &PartialDiff::a)
+      .def_rw("b", &PartialDiff::b)
+      .def_prop_ro("ranks", [](const PartialDiff& diff) { return std::vector(diff.ranks.begin(), diff.ranks.end()); })
+      .def("merge", &PartialDiff::merge, "other"_a, "Takes what was found of other ranks in.")
+      .def(
+          "report",
+          [](const PartialDiff& diff, std::size_t top, bool strict) {
+            nb::gil_scoped_release release;
+            return report_of(diff.result(), top, strict);
+          },
+          "top"_a, "strict"_a)
+      .def(
+          "settled_report",
+          [](const PartialDiff& diff, const std::string& a, const std::string& b, std::vector<std::string> map,
+             std::optional<double> tolerance, bool prefix, std::size_t top, bool strict) {
+            nb::gil_scoped_release release;
+            const RunDiffOptions options{.map = std::move(map), .tolerance = tolerance, .allow_prefix = prefix};
+            return report_of(compare::settle(diff.result(), a, b, options), top, strict);
+          },
+          "a"_a, "b"_a, "map"_a, "tolerance"_a.none(), "prefix"_a, "top"_a, "strict"_a,
+          "The report where all ranks of both runs were compared.")
+      .def("__getstate__",
+           [](const PartialDiff& diff) {
+             const std::string bytes = diff.to_bytes();
+             return nb::bytes(bytes.data(), bytes.size());
+           })
+      .def("__setstate__", [](PartialDiff& diff, const nb::bytes& bytes) {
+        new (&diff) PartialDiff(PartialDiff::from_bytes({bytes.c_str(), bytes.size()}));
+      });
+  m.def(
+      "diff_some_ranks",
+      [](const std::string& a, const std::string& b, std::vector<int> ranks, std::vector<std::string> map,
+         std::optional<double> tolerance, bool prefix) {
+        nb::gil_scoped_release release;
+        return compare::diff_some_ranks(
+            a, b, {.map = std::move(map), .tolerance = tolerance, .ranks = std::move(ranks), .allow_prefix = prefix});
+      },
+      "a"_a, "b"_a, "ranks"_a, "map"_a, "tolerance"_a.none(), "prefix"_a);
+  m.def(
+      "are_laid_out_alike",
+      [](const std::string& a, const std::string& b) {
+        nb::gil_scoped_release release;
+        return compare::are_laid_out_alike(a, b);
+      },
+      "a"_a, "b"_a, "Whether each rank of two runs can be compared with itself.");
+  m.def(
+      "run_ranks",
+      [](const std::string& path) {
+        nb::gil_scoped_release release;
+        const std::filesystem::path run = store::resolve_run(path);
+        std::set<int> ranks;
+        for (const store::WriterFolder& folder : store::writer_folders(run)) ranks.insert(folder.rank);
+        return std::pair(run.string(), std::vector(ranks.begin(), ranks.end()));
+      },
+      "path"_a, "The folder of the run that a path stands for, and the ranks that have a folder in it.");
+}
+
+}  // namespace
 
 // Runs are compared without the GIL; the result crosses as the report, the page and the JSON document.
 void init_rundiff(nb::module_& m) {
+  init_partial_diff(m);
   m.def(
       "diff_runs",
       [](const std::string& a, const std::string& b, std::vector<std::string> map, std::optional<double> tolerance,
-         std::size_t top, bool strict, bool prefix, std::vector<std::string> rows) {
+         std::size_t top, bool strict, bool prefix, std::vector<std::string> rows, std::vector<int> ranks,
+         const std::optional<nb::callable>& progress) {
+        RunDiffOptions options{.map = std::move(map),
+                               .tolerance = tolerance,
+                               .rows = std::move(rows),
+                               .ranks = std::move(ranks),
+                               .allow_prefix = prefix};
+        if (progress)
+          options.on_progress = [&progress](double done) {
+            nb::gil_scoped_acquire acquire;
+            (*progress)(done);
+          };
         nb::gil_scoped_release release;
-        const RunDiff diff = diff_runs(
-            a, b, {.map = std::move(map), .tolerance = tolerance, .rows = std::move(rows), .allow_prefix = prefix});
-        return std::tuple(report::run_diff_text(diff, {.top = top, .strict = strict}), report::run_diff_json(diff),
-                          report::run_diff_html(diff));
+        return report_of(diff_runs(a, b, options), top, strict);
       },
-      nb::arg("a"), nb::arg("b"), nb::arg("map"), nb::arg("tolerance").none(), nb::arg("top"), nb::arg("strict"),
-      nb::arg("prefix"), nb::arg("rows"));
+      "a"_a, "b"_a, "map"_a, "tolerance"_a.none(), "top"_a, "strict"_a, "prefix"_a, "rows"_a, "ranks"_a,
+      "progress"_a.none());
   m.def(
       "are_checkpoints",
       [](const std::string& a, const std::string& b) {
@@ -34,11 +121,12 @@ void init_rundiff(nb::module_& m) {
       nb::arg("a"), nb::arg("b"));
   m.def(
       "diff_checkpoints",
-      [](const std::string& a, const std::string& b, std::vector<std::string> map, std::size_t top) {
+      [](const std::string& a, const std::string& b, std::vector<std::string> map, std::size_t top, std::size_t width) {
         nb::gil_scoped_release release;
         const compare::CheckpointDiff diff =
             compare::diff_checkpoints(a, b, {.map = std::move(map), .on_progress = {}});
-        return std::tuple(report::checkpoint_diff_text(diff, false, top), report::checkpoint_diff_json(diff));
+        return std::tuple(report::checkpoint_diff_text(diff, {.top = top, .width = width}),
+                          report::checkpoint_diff_json(diff));
       },
-      nb::arg("a"), nb::arg("b"), nb::arg("map"), nb::arg("top"));
+      nb::arg("a"), nb::arg("b"), nb::arg("map"), nb::arg("top"), nb::arg("width"));
 }

@@ -24,6 +24,7 @@ from tenscope.reading.recording import Event, Recording, Stats, open
 from tenscope.reading.tensor import Tensor
 from tenscope.recording.registry import register
 from tenscope.recording.run import Run, close, current, init
+from tenscope.recording.shards import shard
 
 __all__ = [
     "CheckpointDiff",
@@ -61,6 +62,7 @@ __all__ = [
     "record",
     "register",
     "save",
+    "shard",
     "spy",
     "step",
     "trace",

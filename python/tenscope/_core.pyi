@@ -327,6 +327,8 @@ class Reader:
 
     def writer(self, id: int) -> int: ...
 
+    def writer_of(self, id: int) -> WriterInfo: ...
+
     def is_tensor(self, id: int) -> bool: ...
 
     def find(self, name: str = '', step: int | None = None, call: int | None = None, rank: int | None = None, kind: str | None = None) -> list[int]: ...
@@ -334,6 +336,16 @@ class Reader:
     def names(self) -> list[str]: ...
 
     def steps(self, name: str = '') -> list[int]: ...
+
+    def sketch(self, id: int) -> tuple[float, ...] | None:
+        """
+        The 64 signed sums of a tensor: as recorded, else from its bytes; None where neither is there.
+        """
+
+    def whole(self, id: int) -> tuple[numpy.ndarray, str, tuple[int, ...]]:
+        """
+        The tensor that this event is one rank's part of: its bytes, dtype and shape.
+        """
 
     def bytes(self, id: int) -> numpy.ndarray:
         """A tensor's bytes, zero-copy and read-only."""
@@ -559,11 +571,51 @@ def digest(value: object | None) -> tuple[int, int]:
 
 def snapshot(value: object | None, max_tensor_bytes: int = 1024) -> object: ...
 
-def diff_runs(a: str, b: str, map: Sequence[str], tolerance: float | None, top: int, strict: bool, prefix: bool, rows: Sequence[str]) -> tuple[str, str, str]: ...
+class PartialDiff:
+    """What was found of some ranks of two runs."""
+
+    @property
+    def a(self) -> str: ...
+
+    @a.setter
+    def a(self, arg: str, /) -> None: ...
+
+    @property
+    def b(self) -> str: ...
+
+    @b.setter
+    def b(self, arg: str, /) -> None: ...
+
+    @property
+    def ranks(self) -> list[int]: ...
+
+    def merge(self, other: PartialDiff) -> None:
+        """Takes what was found of other ranks in."""
+
+    def report(self, top: int, strict: bool) -> tuple[str, str, str]: ...
+
+    def settled_report(self, a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, top: int, strict: bool) -> tuple[str, str, str]:
+        """The report where all ranks of both runs were compared."""
+
+    def __getstate__(self) -> bytes: ...
+
+    def __setstate__(self, arg: bytes, /) -> None: ...
+
+def diff_some_ranks(a: str, b: str, ranks: Sequence[int], map: Sequence[str], tolerance: float | None, prefix: bool) -> PartialDiff: ...
+
+def are_laid_out_alike(a: str, b: str) -> bool:
+    """Whether each rank of two runs can be compared with itself."""
+
+def run_ranks(path: str) -> tuple[str, list[int]]:
+    """
+    The folder of the run that a path stands for, and the ranks that have a folder in it.
+    """
+
+def diff_runs(a: str, b: str, map: Sequence[str], tolerance: float | None, top: int, strict: bool, prefix: bool, rows: Sequence[str], ranks: Sequence[int], progress: Callable | None) -> tuple[str, str, str]: ...
 
 def are_checkpoints(a: str, b: str) -> bool: ...
 
-def diff_checkpoints(a: str, b: str, map: Sequence[str], top: int) -> tuple[str, str]: ...
+def diff_checkpoints(a: str, b: str, map: Sequence[str], top: int, width: int) -> tuple[str, str]: ...
 
 class Side:
     """What one side of a comparison holds."""
@@ -605,6 +657,17 @@ def nearest(word: str, candidates: Sequence[str], limit: int = 3) -> list[str]:
     """
     The candidates most like the word, best first; none where nothing is near.
     """
+
+class Fetching:
+    """
+    While entered, readers that are opened of runs in `folder` call fetch(file, offset, size) before they read, and keep it.
+    """
+
+    def __init__(self, folder: str | os.PathLike, fetch: Callable) -> None: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args) -> None: ...
 
 def spy_active(name: str, value: Any, module: Any = None) -> None:
     """What spy hands on to while somebody listens; set by the Python package."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ class CheckpointDiff:
     pairs           .a and .b (.name .type .shape), .how, .layout, .error, .rounding, .changed, .finding
     rules           names that follow from each other: .a, .b, .tensors, .layout, .error
     only_a, only_b  tensors without a partner
+    joined          sentences: a tensor of one side is made of several of the other, and how
     contradictions  sentences: a tensor lies where another should
     json            the whole as plain data, as `tenscope diff --json` gives it (docs/checkpoints.md)
     """
@@ -33,6 +35,7 @@ class CheckpointDiff:
         self.rules = readable.rules
         self.only_a = readable.only_a
         self.only_b = readable.only_b
+        self.joined: list[str] = readable.joined
         self.contradictions: list[str] = readable.contradictions
         self.notes: list[str] = readable.notes
 
@@ -48,4 +51,4 @@ class CheckpointDiff:
 
 def diff(a: str, b: str, *, map: str | Iterable[str] = (), top: int = 10) -> CheckpointDiff:
     rules = [map] if isinstance(map, str) else list(map)
-    return CheckpointDiff(*_core.diff_checkpoints(a, b, rules, top))
+    return CheckpointDiff(*_core.diff_checkpoints(a, b, rules, top, shutil.get_terminal_size().columns))

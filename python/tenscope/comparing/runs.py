@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tenscope import _core
+from tenscope import _core, remote
+from tenscope.comparing import parts
+from tenscope.errors import UsageError
 
 
 class Diff:
@@ -71,6 +74,9 @@ def diff(
     prefix: bool = False,
     rows: str | Iterable[str] = (),
     top: int = 10,
+    ranks: Iterable[int] | None = None,
+    executor: Any = None,
+    progress: Callable[[float], object] | None = None,
 ) -> Diff:
     """Compares two runs (folders, or what `tenscope.open` gives) and names the first place where they part.
 
@@ -81,11 +87,47 @@ def diff(
     strict     renamed modules, and what is on one side only, are differences too
     prefix     a run that ends earlier than the other is no difference
     rows       "request,position": integers that both recorded, by which rows (tokens) belong together
+    ranks      only what these ranks recorded; by default all
+    executor   compares ranks by tasks of this executor, one of concurrent.futures or like them (docs/parallel.md)
+    progress   is called with how much is done, from 0 to 1
     """
     rules = [map] if isinstance(map, str) else list(map)
-    keys = [key for key in rows.split(",") if key] if isinstance(rows, str) else list(rows)
-    return Diff(*_core.diff_runs(_folder(a), _folder(b), rules, tolerance, top, strict, prefix, keys), strict)
+    keys = rows.split(",") if isinstance(rows, str) else list(rows)
+    chosen = None if ranks is None else sorted(set(ranks))
+    if chosen == []:
+        raise UsageError("diff needs at least one rank; without ranks= it compares all")
+    if keys and (executor is not None or chosen is not None):
+        raise UsageError("rows= compares all ranks in one process: it goes with neither ranks= nor executor=")
+    places = _place(a), _place(b)
+    with remote.reading(*places, all_ranks=executor is None and chosen is None):
+        folders = [place.path for place in places]
+        # Whole tensors are made of the parts of all ranks: in one process.
+        if executor is None or (chosen is None and not _core.are_laid_out_alike(*folders)):
+            found = _core.diff_runs(*folders, rules, tolerance, top, strict, prefix, keys, chosen or [], progress)
+        else:
+            partial = parts.compare(
+                executor, *places, ranks=chosen, map=rules, tolerance=tolerance, prefix=prefix, progress=progress
+            )
+            if chosen is None:
+                found = partial.settled_report(*folders, rules, tolerance, prefix, top, strict)
+            else:
+                found = partial.report(top, strict)
+    return Diff(*_shown(found, places), strict)
 
 
-def _folder(run: Any) -> str:
-    return os.fspath(getattr(run, "path", run))
+def _place(run: Any) -> remote.Place:
+    place = getattr(run, "_place", None)
+    if place is not None and place.mirror is not None:
+        return remote.Place(run.path, place.mirror)
+    return remote.place_of(os.fspath(getattr(run, "path", run)))
+
+
+def _shown(found: tuple[str, str, str], places: Iterable[remote.Place]) -> tuple[str, str, str]:
+    """The report, the JSON document and the page, with URLs in the place of mirrors."""
+    text, document, page = found
+    for place in places:
+        if place.mirror is not None:
+            text = text.replace(place.path, place.name)
+            document = document.replace(place.path, json.dumps(place.name, ensure_ascii=False)[1:-1])
+            page = page.replace(place.path, html.escape(place.name))
+    return text, document, page

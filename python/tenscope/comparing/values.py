@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tenscope import _core
+from tenscope import _core, remote
 from tenscope.comparing import checkpoints, runs
 from tenscope.comparing.checkpoints import CheckpointDiff
 from tenscope.comparing.runs import Diff
@@ -61,9 +61,10 @@ def diff(
     Numbers agree where |b - a| <= atol + rtol * |a|, and relative errors are parts of ``a``. Without tolerances the
     dtypes' defaults hold (docs/compare.md). The result prints as a report and is falsy where the two agree. Two runs
     (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``, ``strict``,
-    ``prefix``, ``rows`` and ``top``, and give a ``tenscope.Diff``. Two checkpoints whose names do not pair their
-    tensors are paired by content (docs/checkpoints.md) unless a tolerance is given, take ``map`` and ``top``, and give
-    a ``tenscope.CheckpointDiff``.
+    ``prefix``, ``rows``, ``top``, ``ranks``, ``executor`` and ``progress`` (docs/python.md), and give a
+    ``tenscope.Diff``. Two checkpoints whose names do not pair their tensors are paired by content
+    (docs/checkpoints.md) unless a tolerance is given, take ``map`` and ``top``, and give a
+    ``tenscope.CheckpointDiff``.
     """
     has_tolerance = (atol, rtol, ulp, equal_nan) != (None, None, None, False)
     is_mapped = bool(run_options.get("map")) and not (_is_run(a) and _is_run(b))
@@ -162,6 +163,8 @@ def _are_checkpoints(a: Any, b: Any) -> bool:
 def _is_run(x: Any) -> bool:
     if not _is_path(x):
         return isinstance(x, (Recording, Run))
+    if remote.is_url(x):
+        return True
     folder = Path(x)
     return folder.is_dir() and ((folder / "run.json").exists() or any(folder.glob("*/run.json")))
 

@@ -116,5 +116,5 @@ def _part_of(tensor) -> tuple:
     if not is_dtensor(tensor):
         return ()
     placement = placement_of(tensor)
-    places = zip(placement["placements"], placement["coordinate"] or (), strict=False)
+    places = zip(placement["placements"], placement.get("coordinate", ()), strict=False)
     return tuple((axis, *place) for axis, place in enumerate(places) if place[0] != "R")

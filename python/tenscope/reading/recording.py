@@ -14,16 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from tenscope import _core
+from tenscope import _core, remote
 from tenscope.errors import NotFoundError, UsageError
 from tenscope.reading import show
 from tenscope.reading.tensor import Tensor, from_bytes
 from tenscope.recording.registry import entry_named
 
 
-def open(path: str | os.PathLike[str] = "runs") -> Recording:
-    """Opens a run's folder, or the newest run in a folder of runs; finished, running or crashed."""
-    return Recording(_core.Reader(path))
+def open(path: str | os.PathLike[str] = "runs", *, storage_options: dict[str, Any] | None = None) -> Recording:
+    """Opens a run's folder, or the newest run in a folder of runs; finished, running or crashed.
+
+    A URL (`s3://bucket/runs/a`) is read through fsspec and a local cache (docs/parallel.md); `storage_options` are
+    those of fsspec's file system: keys, an endpoint.
+    """
+    place = remote.place_of(path, storage_options)
+    with remote.reading(place):
+        return Recording(_core.Reader(place.path), place=place)
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Event:
 
     @property
     def _writer(self) -> _core.WriterInfo:
-        return self._reader.writers[self._reader.writer(self.id)]
+        return self._reader.writer_of(self.id)
 
     @property
     def time(self) -> datetime:
@@ -104,6 +110,12 @@ class Event:
     def tensor(self) -> Tensor:
         tensor = self._tensor_record
         return from_bytes(self._reader.bytes(self.id), tensor.dtype, tensor.shape)
+
+    def whole(self) -> Tensor:
+        """Of a tensor that is spread over ranks, this part and those of the other ranks together."""
+        if "shard" not in self.meta:
+            return self.tensor()
+        return from_bytes(*self._reader.whole(self.id))
 
     def torch(self) -> Any:
         return self.tensor().torch()
@@ -136,6 +148,11 @@ class Event:
         return Stats(**self._record.tensor.stats) if self.is_tensor else None
 
     @property
+    def sketch(self) -> tuple[float, ...] | None:
+        """64 signed sums of the elements, from which the distance of two tensors is estimated (docs/format.md)."""
+        return self._reader.sketch(self.id) if self.is_tensor else None
+
+    @property
     def stored(self) -> bool:
         """Whether its bytes were kept; else there are statistics only."""
         return self.is_tensor and self._record.tensor.has_bytes
@@ -154,19 +171,31 @@ class Recording:
     """A run that was read. `run["name", step, call]` gives a value; fewer indices the latest one.
 
     Steps count from 0; a negative step counts from the last one back, and a slice of steps gives them stacked. Where
-    several ranks recorded a name the lowest answers: `run.rank(2)["name"]` asks another. A name that stands for a nest
-    (`out` for `out.logits` and `out.cache.0`) gives it rebuilt of dicts and lists.
+    several ranks recorded a name the lowest answers: `run.rank(2)["name"]` asks another. Of a tensor that is spread
+    over ranks (a DTensor, `tenscope.shard`) `run["name"]` is the whole and `run.rank(2)["name"]` a part. A name that
+    stands for a nest (`out` for `out.logits` and `out.cache.0`) gives it rebuilt of dicts and lists.
     """
 
-    def __init__(self, reader: _core.Reader, rank: int | None = None) -> None:
+    def __init__(self, reader: _core.Reader, rank: int | None = None, place: remote.Place | None = None) -> None:
         self._reader = reader
         self._rank = rank
+        self._place = place
 
     # What there is.
 
     @property
     def path(self) -> Path:
         return self._reader.path
+
+    @property
+    def url(self) -> str | None:
+        """Where a run lies that was opened by its URL; `path` is then its mirror in the cache."""
+        is_remote = self._place is not None and self._place.mirror is not None
+        return self.shown(str(self.path)) if is_remote else None
+
+    def shown(self, text: str) -> str:
+        """A text with the run's URL in it instead of the path of its mirror."""
+        return text if self._place is None else self._place.shown(text)
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -204,9 +233,13 @@ class Recording:
 
     def rank(self, rank: int) -> Recording:
         """The same run as one rank saw it."""
-        if rank not in {writer.rank for writer in self._reader.writers}:
+        if rank not in self._known_ranks:
             raise NotFoundError(f"no rank {rank}, there are {self.ranks}: {self.path}")
-        return Recording(self._reader, rank)
+        return Recording(self._reader, rank, self._place)
+
+    @cached_property
+    def _known_ranks(self) -> frozenset[int]:
+        return frozenset(writer.rank for writer in self._reader.writers)
 
     def names(self, pattern: str = "*") -> list[str]:
         """The names of values, in order of first appearance; * and ? match as in file names."""
@@ -258,6 +291,8 @@ class Recording:
             if nest is None:
                 raise
             return _revived(name, leaves[0].meta, nest)
+        if self._rank is None and '"shard"' in event._record.meta and len(self.ranks) > 1:
+            return event.whole()
         return _revived(name, event.meta if "at" in event._record.meta else {}, event.value)
 
     def event(self, name: str, step: int | None = None, call: int | None = None) -> Event:
@@ -290,8 +325,7 @@ class Recording:
         ]
         if not found:
             return []
-        writers = self._reader.writers
-        first = min((writers[w].rank, w) for w in {self._reader.writer(id) for id in found})[1]
+        first = min(self._reader.writer(id) for id in found)  # they are in the order of ranks
         events = [Event(self._reader, id) for id in found if self._reader.writer(id) == first]
         return sorted(events, key=lambda e: (e.step, e.call)) if step is None else events
 
@@ -326,11 +360,11 @@ class Recording:
 
     def stack(self, name: str, *, steps: Iterable[int] | None = None, call: int | None = None) -> np.ndarray:
         """A name's values over steps as one array: (steps, *shape), with several ranks (ranks, steps, *shape)."""
-        ranks = [rank for rank in self.ranks if self.rank(rank)._candidates(name, None, call)]
+        ranks = [run for run in map(self.rank, self.ranks) if run._candidates(name, None, call)]
         if not ranks:
             raise NotFoundError(self._missing(name, None, call))
         chosen = self.steps(name) if steps is None else list(steps)
-        rows = [[np.asarray(self.rank(rank)[name, step, call]) for step in chosen] for rank in ranks]
+        rows = [[np.asarray(run[name, step, call]) for step in chosen] for run in ranks]
         shapes = {value.shape for row in rows for value in row}
         if len(shapes) > 1:
             raise UsageError(f"cannot stack {name}: its shapes differ, {' and '.join(map(str, sorted(shapes)))}")

@@ -82,12 +82,12 @@ def _head(run: Recording) -> str:
     state = run.state
     ranks = f", ranks {ranges(run.ranks)}" if len(run.ranks) > 1 else ""
     steps = run.steps()
-    return f"{run.path}: {len(run)} events, {names} names, steps {ranges(steps) or 'none'}{ranks}, {state}"
+    return f"{run.url or run.path}: {len(run)} events, {names} names, steps {ranges(steps) or 'none'}{ranks}, {state}"
 
 
 def _troubles(run: Recording) -> list[str]:
     """What keeps the run from being whole, a line each; the first five of damage and of limits, the others counted."""
-    problems = [f"problem: {problem.reason}: {problem.file}" for problem in run.problems]
+    problems = [f"problem: {problem.reason}: {run.shown(str(problem.file))}" for problem in run.problems]
     limits = [f"limit: {loss}" for loss in run.losses if loss.is_limit]
     lines = []
     for group, what in ((problems, "problems"), (limits, "limits")):

@@ -25,3 +25,13 @@ def callers(limit: int) -> Iterator[Caller]:
             limit -= 1
             yield Caller(code.co_name, code.co_filename, frame.f_lineno)
         frame = frame.f_back
+
+
+def site() -> str:
+    """The program's line that called, as events have it: "file.py:12"."""
+    caller = next(callers(1), None)
+    if caller is None:
+        return ""
+    folder = os.getcwd() + os.sep
+    file = caller.file.removeprefix(folder) if caller.file.startswith(folder) else os.path.basename(caller.file)
+    return f"{file}:{caller.line}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,7 +35,7 @@ def stand_in(tensor: Any) -> tuple[Any, str] | None:
         with _unseen(), sys.modules["torch"].no_grad():
             return tensor.trigger_wait(), ""
     if is_dtensor(tensor):
-        return tensor._local_tensor, f'"dtensor":{json.dumps(placement_of(tensor))}'
+        return tensor._local_tensor, f'"shard":{json.dumps(placement_of(tensor))}'
     return None
 
 
@@ -46,13 +47,43 @@ def is_dtensor(tensor: Any) -> bool:
 def placement_of(tensor: Any) -> dict[str, Any]:
     """Which part of the whole this rank's part of a DTensor is."""
     spec = tensor._spec
-    coordinate = spec.mesh.get_coordinate()
-    return {
-        "mesh": list(spec.mesh.shape),
-        "placements": [str(placement) for placement in spec.placements],
-        "coordinate": None if coordinate is None else list(coordinate),
-        "shape": list(spec.shape),
-    }
+    return describe_shard(spec.mesh, spec.placements, spec.shape)
+
+
+def describe_shard(mesh: Any, placements: Sequence[Any], shape: Sequence[int]) -> dict[str, Any]:
+    """The same for a DeviceMesh; coordinate and offset are missing on a rank that is not in it."""
+    coordinate = mesh.get_coordinate()
+    shard: dict[str, Any] = {"mesh": list(mesh.shape)}
+    if mesh.mesh_dim_names:
+        shard["names"] = list(mesh.mesh_dim_names)
+    shard |= {"placements": [str(placement) for placement in placements], "shape": list(shape)}
+    if coordinate is not None:
+        shard |= {"coordinate": list(coordinate), "offset": _offset(mesh, placements, shape)}
+    return shard
+
+
+def _offset(mesh: Any, placements: Sequence[Any], shape: Sequence[int]) -> list[int]:
+    try:
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset as compute
+    except ImportError:  # other versions of torch: all but strided shards
+        return offset_of(shape, mesh.shape, [str(p) for p in placements], mesh.get_coordinate())
+    return list(compute(tuple(shape), mesh, placements)[1])
+
+
+def offset_of(
+    shape: Sequence[int], mesh: Sequence[int], placements: Sequence[str], coordinate: Sequence[int]
+) -> list[int]:
+    """Where a part begins that was cut as torch.chunk cuts, one axis of the mesh after the other."""
+    sizes, offset = list(shape), [0] * len(shape)
+    for parts, placement, part in zip(mesh, placements, coordinate, strict=True):
+        if not placement.startswith("S("):
+            continue
+        axis = int(placement[2:-1])
+        chunk = -(-sizes[axis] // parts)
+        begin = min(part * chunk, sizes[axis])
+        offset[axis] += begin
+        sizes[axis] = min(chunk, sizes[axis] - begin)
+    return offset
 
 
 def parts(tensor: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tenscope.errors import UsageError
 
 _OWN_FILES = re.compile(
-    r"run\.json|runtime_info\.json|packages\.json|git_info\.json|metadata_error\.txt|[^/]*\.patch"
+    r"run\.json|push\.json|runtime_info\.json|packages\.json|git_info\.json|metadata_error\.txt|[^/]*\.patch"
     r"|\.(run|runtime_info|packages|git_info)\.json\.\d+|\.[^/]*\.patch\.\d+"
 )
 _WRITER_FOLDER = re.compile(r"rank-\d+(\.pid-\d+(\.\d+)?)?")
