@@ -12,6 +12,10 @@ export CC := cc
 export CXX := c++
 endif
 
+# What one checkout has compiled serves another: paths below this folder count as relative ones.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
 .PHONY: help
 help:  ## what can be made
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -65,7 +69,7 @@ tsan: setup  ## the C++ tests under ThreadSanitizer
 	@ctest --test-dir build/tsan --output-on-failure -j2
 
 .PHONY: asan-python
-asan-python: setup  ## the Python tests on a sanitized extension (asan, ubsan, leaks): before a release
+asan-python: build  ## the Python tests on a sanitized extension (asan, ubsan, leaks): before a release
 	@tools/asan_python.sh
 
 .PHONY: torture
@@ -89,6 +93,10 @@ bugs: build  ## record and diff programs with known bugs (BUGS=folder): is the r
 .PHONY: upgrades
 upgrades: build  ## record and diff upgrades, with a bug or harmless: right answers? (ONLY=--local: no downloads)
 	@$(PYTHON) bench/upgrades/run.py $(ONLY)
+
+.PHONY: layouts
+layouts: build  ## record and diff one GPT in many parallel layouts, with and without mistakes: right answers?
+	@$(PYTHON) bench/layouts/run.py --jobs 2 $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: engines
 engines: build  ## the adapters against the real engines (LLAMA=prefix: an installed llama.cpp, else it is built)
