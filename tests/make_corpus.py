@@ -135,6 +135,9 @@ def journals():
             run.tensor("q", ARRAYS[0], step=1)
             run.tensor("empty", np.zeros((0, 3), "f4"), step=1, keep=False)
             run.tensor("nan", np.array([np.nan, np.inf, -np.inf, 0]), step=1)
+            for sketch in ("AAAA8D8AAAAAwA==", "", 2):  # two sums, zeros, that of another event
+                told = {"dtype": "float32", "shape": [2], "fp": "0" * 32, "stats": {}, "sketch": sketch}
+                run.add("value", name="sketched", step=1, call=0, tensor=told)
             for value in (None, True, -1, 1.5, "text", {"float": "nan"}, {"int": str(2**70)}):
                 run.add("value", name="plain", step=1, call=0, value=value, meta={"key": [1, "x"]}, site="a.py:3")
             run.add("change", name="x", step=1, call=0, value=2, io="local", task="Task-1", **{"class": "C"})

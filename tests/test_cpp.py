@@ -116,6 +116,21 @@ def test_a_program_in_c_records_what_python_reads(programs, tmp_path):
     assert q["io"] == "output" and q["meta"] == {"inputs": ["x", "blk.0.attn_q.weight"], "op": "MUL_MAT"}
 
 
+VALGRIND = shutil.which("valgrind")
+
+
+@pytest.mark.parametrize("judge", [pytest.param([], id="plain"), pytest.param(
+    [VALGRIND, "--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"],
+    marks=pytest.mark.skipif(not VALGRIND, reason="valgrind is not installed"), id="valgrind")])  # fmt: skip
+def test_what_a_caller_in_c_does_wrong_is_told(programs, tmp_path, judge):
+    run(*judge, programs / "misuse", tmp_path)
+    for name, which in (("one", 1), ("two", 2)):
+        command("verify", tmp_path / name)
+        assert tenscope.open(tmp_path / name)["which", 0] == which
+    (empty,) = [event["tensor"]["shape"] for event in told(tmp_path / "one") if "tensor" in event]
+    assert empty == [0, 3]
+
+
 def test_the_example_records_a_run(programs, tmp_path):
     said = run(programs / "example" / "mlp", tmp_path, 5)
     assert "events in" in said and "loss" in said

@@ -99,12 +99,89 @@ def test_exchanged_layers_are_told(tmp_path):
     assert "blk.3.w holds layers.2.w, whose place would be blk.2.w as 4 others say" in str(diff), str(diff)
 
 
+@pytest.mark.parametrize("number", ["fc", "proj"])
+def test_weights_of_two_layers_that_were_exchanged_are_told(tmp_path, number):
+    """The names of the others say so: of the exchanged ones alone, two numbers change place, which could be a rule."""
+    random = np.random.default_rng(0)
+    tensors = {f"layers.{i}.{n}": random.standard_normal((8, 6)) for i in range(2) for n in ("fc", "proj", "up", "q")}
+    other = {name.replace("layers", "blk"): value for name, value in tensors.items()}
+    other[f"blk.0.{number}"], other[f"blk.1.{number}"] = other[f"blk.1.{number}"], other[f"blk.0.{number}"]
+    diff = tenscope.diff(record(tmp_path, "a", tensors), record(tmp_path, "b", other))
+    assert diff.verdict == "unknown"
+    assert f"blk.1.{number} holds layers.0.{number}, whose place would be blk.0.{number}" in str(diff), str(diff)
+
+
+def test_a_square_matrix_that_was_not_transposed_as_the_others_is_told(tmp_path):
+    tensors = {f"layers.{i}.w": value for i, value in enumerate(np.random.default_rng(0).standard_normal((4, 8, 8)))}
+    other = {name.replace("layers", "blk"): np.ascontiguousarray(value.T) for name, value in tensors.items()}
+    other["blk.2.w"] = tensors["layers.2.w"]
+    diff = tenscope.diff(record(tmp_path, "a", tensors), record(tmp_path, "b", other))
+    assert diff.verdict == "unknown"
+    assert "layers.2.w -> blk.2.w: same order; 3 others like it: [8, 8] permuted to [1, 0]" in str(diff), str(diff)
+
+
+def test_parts_in_another_order_than_in_other_layers_are_told(tmp_path):
+    random = np.random.default_rng(0)
+    layers = [{n: random.standard_normal((8, 6)) for n in "qkv"} for _ in range(4)]
+    tensors = {f"layers.{i}.{n}": layer[n] for i, layer in enumerate(layers) for n in "qkv"}
+    other = {f"blk.{i}.qkv": np.concatenate([layer[n] for n in "qkv"]) for i, layer in enumerate(layers)}
+    other["blk.1.qkv"] = np.concatenate([layers[1][n] for n in "qvk"])
+    a, b = record(tmp_path, "a", tensors), record(tmp_path, "b", other)
+    for diff in (tenscope.diff(a, b), tenscope.diff(b, a)):
+        assert diff.verdict == "unknown" and str(diff).count("3 others like it") == 2, str(diff)
+
+
 @pytest.mark.parametrize("wrong", [np.zeros((8, 200), np.float32), np.full((8, 200), np.nan, np.float32)])
-def test_what_the_models_return_is_not_equal_where_it_could_not_be_paired(tmp_path, wrong):
+def test_what_the_models_return_last_is_compared(tmp_path, wrong):
     random = np.random.default_rng(0)
     x, logits = random.standard_normal((8, 64)), random.standard_normal((8, 200)).astype(np.float32)
-    diff = tenscope.diff(
-        record(tmp_path, "a", {"x": x, "logits": logits}, io=None),
-        record(tmp_path, "b", {"i": x, "lg": wrong}, io=None),
-    )
-    assert diff.verdict == "unknown" and "logits and lg" in str(diff)
+    a = record(tmp_path, "a", {"x": x, "logits": logits}, io=None)
+    diff = tenscope.diff(a, record(tmp_path, "b", {"i": x, "lg": wrong}, io=None))
+    assert diff.verdict == "differs" and diff.first_divergence.seen_as == "logits"
+    other = tenscope.diff(a, record(tmp_path, "c", {"i": x, "lg": wrong[:, :199]}, io=None))
+    assert other.verdict == "unknown" and "logits and lg" in str(other)
+
+
+@pytest.mark.parametrize(("loss", "verdict"), [(2.5, "equal"), (2.75, "differs")])
+def test_a_number_that_is_recorded_last_is_compared(tmp_path, loss, verdict):
+    x = np.random.default_rng(0).standard_normal((8, 64))
+    a = record(tmp_path, "a", {"x": x, "loss": 2.5}, io=None)
+    diff = tenscope.diff(a, record(tmp_path, "b", {"i": x, "nll": loss}, io=None))
+    assert diff.verdict == verdict and diff.renamed["loss"] == "nll"
+
+
+def test_a_row_that_stands_for_the_whole_is_told(tmp_path):
+    random = np.random.default_rng(0)
+    x, logits = random.standard_normal((8, 64)), random.standard_normal((8, 5)).astype(np.float32)
+    a = record(tmp_path, "a", {"x": x, "logits": logits}, io=None)
+    diff = tenscope.diff(a, record(tmp_path, "b", {"i": x, "lg": logits[7]}, io=None))
+    assert diff.within_tolerance
+    assert "of logits (first run) a part alone could be compared: slice 7 of axis 0" in str(diff), str(diff)
+
+
+def test_biases_of_two_modules_that_were_exchanged_are_told(tmp_path):
+    random = np.random.default_rng(0)
+    shapes = {"fc.weight": (16, 8), "fc.bias": (16,), "norm.weight": (16,), "norm.bias": (16,), "out.weight": (4, 16)}
+    tensors = {name: random.standard_normal(shape) for name, shape in shapes.items()}
+    names = {"fc.weight": "Dense.kernel", "fc.bias": "Dense.bias", "norm.weight": "ln.scale", "norm.bias": "ln.bias"}
+    other = {names.get(name, "head.kernel"): value for name, value in tensors.items()}
+    other["ln.bias"], other["Dense.bias"] = other["Dense.bias"], other["ln.bias"]
+    diff = tenscope.diff(record(tmp_path, "a", tensors), record(tmp_path, "b", other))
+    assert diff.verdict == "unknown"
+    assert "ln.bias holds fc.bias, whose place would be Dense.bias as 3 others say" in str(diff), str(diff)
+
+
+def test_a_changed_parameter_is_paired_with_what_its_owner_has_left(tmp_path):
+    random = np.random.default_rng(0)
+    tensors = {"fc.weight": random.standard_normal((16, 8)), "fc.bias": random.standard_normal(16)}
+    other = {"Dense.kernel": tensors["fc.weight"].T.copy(), "Dense.bias": np.zeros(16)}
+    diff = tenscope.diff(record(tmp_path, "a", tensors), record(tmp_path, "b", other))
+    assert diff.verdict == "differs" and diff.first_divergence.seen_as == "fc.bias"
+
+
+def test_matrices_of_other_sizes_lie_alike(tmp_path):
+    """Layers of different widths, all transposed: nothing is odd about the one that is wider."""
+    random = np.random.default_rng(0)
+    tensors = {f"layers.{i}.w": random.standard_normal((6, 8 + i)) for i in range(4)}
+    other = {name.replace("layers", "blk"): value.T.copy() for name, value in tensors.items()}
+    assert tenscope.diff(record(tmp_path, "a", tensors), record(tmp_path, "b", other)).within_tolerance

@@ -390,6 +390,7 @@ def test_modifications_of_a_package_that_was_asked_for(tmp_path, monkeypatch):
 
 def test_repro_check_says_what_differs(repository, tmp_path, monkeypatch):
     monkeypatch.setenv("TENSCOPE_METADATA", "1")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     (repository / "train.py").write_text(PROGRAM)
     subprocess.run([sys.executable, "train.py"], cwd=repository, check=True)
     same = repro("runs", "--check", "--json", cwd=repository)

@@ -105,7 +105,14 @@ def test_fully_sharded(tmp_path):
     assert tenscope.diff(one, two).verdict == "equal"
     part = one.rank(1).find("blocks.0.up.weight")[0]
     assert one.rank(1)["blocks.0.up.weight", 0].shape == (32, 16)
-    assert part.meta["dtensor"] == {"mesh": [2], "placements": ["S(0)"], "coordinate": [1], "shape": [64, 16]}
+    assert part.meta["shard"] == {
+        "mesh": [2],
+        "placements": ["S(0)"],
+        "shape": [64, 16],
+        "coordinate": [1],
+        "offset": [32, 0],
+    }
+    assert one["blocks.0.up.weight", 0].shape == (64, 16)
     shards_alone_are_no_agreement(one)
 
 

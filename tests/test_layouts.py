@@ -1,0 +1,305 @@
+"""Two runs that are laid out differently: over other ranks, in other micro-batches. NumPy cuts the tensors."""
+
+import json
+import math
+
+import hand_written_run
+import numpy as np
+import pytest
+import tenscope
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+BATCH, TOKENS, WIDTH = 8, 4, 12
+
+
+def network(seed=0, steps=2):
+    """What a network of two layers has in each step, whole: module, name, role, tensor."""
+    random = np.random.default_rng(seed)
+    weights = {name: random.normal(size=(WIDTH, WIDTH)).astype(np.float32) for name in ("up", "down")}
+    events = [[(name, f"{name}.weight", "param", weight) for name, weight in weights.items()]]
+    for _ in range(steps):
+        x = random.normal(size=(BATCH, TOKENS, WIDTH)).astype(np.float32)
+        y = np.tanh(x @ weights["up"])
+        z = (y @ weights["down"]).astype(np.float32)
+        events.append(
+            [
+                ("", "input.0", "input", x),
+                ("up", "up.input.0", "input", x),
+                ("up", "up.output", "output", y),
+                ("down", "down.input.0", "input", y),
+                ("down", "down.output", "output", z),
+                ("", "output", "output", z),
+            ]
+        )
+    return events
+
+
+def record_pass(run, tensors, call, step):
+    """One call of the network, with what this rank has of it in this pass."""
+
+    def of(module, what, value=None, **more):
+        name = {"name": what} if value is None else {"name": what, "value": value}
+        cls = {"": "Net", "up": "Up", "down": "Down"}[module]
+        run.record(**name, scope=module, root="Net#0", cls=cls, call=call, step=step, phase="forward", **more)
+
+    def value(module, what):
+        for owner, name, io, tensor in tensors:
+            if owner == module and name == what:
+                of(module, what, tensor, io=io)
+
+    of("", "", kind="enter")
+    value("", "input.0")
+    for module in ("up", "down"):
+        of(module, module, kind="enter")
+        value(module, f"{module}.input.0")
+        value(module, f"{module}.output")
+        of(module, module, kind="exit")
+    value("", "output")
+    of("", "", kind="exit")
+
+
+def record_run(folder, name, ranks, passes, cut, events):
+    """`cut(name, tensor, rank, pass)`: the part that a rank has in a pass; None: nothing."""
+    for rank in range(ranks):
+        with tenscope.Run(folder, name=name, rank=rank, world_size=ranks, join=rank > 0, metadata=False) as run:
+            for module, what, _, tensor in events[0]:
+                part = cut(what, tensor, rank, 0)
+                about = {"io": "param", "phase": "init", "root": "Net#0", "step": 0}
+                run.record(what, part, scope=module, cls=module.title(), **about)
+            for step, tensors in enumerate(events[1:]):
+                run.step(step)
+                for nth in range(passes):
+                    mine = [(owner, what, io, cut(what, tensor, rank, nth)) for owner, what, io, tensor in tensors]
+                    record_pass(run, [one for one in mine if one[3] is not None], step * passes + nth, step)
+    return folder / name
+
+
+def whole(_name, tensor, _rank, _nth):
+    return tensor
+
+
+def diff(a, b, check):
+    return hand_written_run.tenscope_json("diff", a, b, check=check)
+
+
+# ---- layouts: what a rank has of each tensor. A layout is a list of steps, the outermost first, that each take some
+# ranks: ("same",), ("join", axis, pieces), ("zigzag", axis), ("sum",).
+
+
+def pieces_of(tensor, way, size):
+    kind = way[0]
+    if kind == "same":
+        return [tensor] * size
+    if kind == "sum":
+        parts = [np.full_like(tensor, 0.5 * (i + 1)) for i in range(size - 1)]
+        return [*parts, tensor - sum(parts)] if parts else [tensor]
+    axis = way[1]
+    if kind == "zigzag":
+        chunks = np.split(tensor, 2 * size, axis)
+        return [np.concatenate([chunks[i], chunks[2 * size - 1 - i]], axis) for i in range(size)]
+    groups = [np.array_split(group, size, axis) for group in np.split(tensor, way[2], axis)]
+    return [np.concatenate([group[i] for group in groups], axis) for i in range(size)]
+
+
+def part_of(tensor, layout, mesh, rank):
+    for way, size, rest in zip(layout, mesh, [math.prod(mesh[i + 1 :]) for i in range(len(mesh))], strict=True):
+        tensor = pieces_of(tensor, way, size)[rank // rest % size]
+    return np.ascontiguousarray(tensor)
+
+
+PARAMETERS = st.sampled_from([("same",), ("join", 0, 1), ("join", 1, 1), ("join", 0, 3)])
+VALUES = st.sampled_from([("same",), ("join", 0, 1), ("join", 1, 1), ("join", 2, 1), ("join", 2, 3), ("zigzag", 1)])
+MESHES = st.sampled_from([(2,), (4,), (2, 2)])
+NAMES = ("up.weight", "down.weight", "input.0", "up.input.0", "up.output", "down.input.0", "down.output", "output")
+
+
+@st.composite
+def layouts(draw):
+    mesh = draw(MESHES)
+    ways = {name: [draw(PARAMETERS if "weight" in name else VALUES) for _ in mesh] for name in NAMES}
+    for name, chosen in ways.items():
+        tensor = {what: t for step in network() for _, what, _, t in step}[name]
+        cut = [way for way in chosen if way[0] != "same"]
+        special = [way for way in cut if way[0] == "zigzag" or way[2] > 1]
+        if len(set(cut)) < len(cut) or len(special) > 1:  # the same way twice is one of more parts
+            ways[name] = [("same",)] * (len(mesh) - 1) + [chosen[-1]]
+        try:
+            parts = [part_of(tensor, ways[name], mesh, rank) for rank in range(math.prod(mesh))]
+        except ValueError:  # cannot be cut so
+            parts = []
+        if not parts or any(part.size == 0 for part in parts):
+            ways[name] = [("same",)] * len(mesh)
+    return mesh, ways
+
+
+HARMLESS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@HARMLESS
+@given(layouts(), st.booleans())
+def test_any_layout_is_the_same_run(tmp_path_factory, chosen, is_reversed):
+    folder = tmp_path_factory.mktemp("layouts")
+    mesh, ways = chosen
+    events = network()
+    one = record_run(folder, "one", 1, 1, whole, events)
+    many = record_run(folder, "many", math.prod(mesh), 1, lambda n, t, r, _: part_of(t, ways[n], mesh, r), events)
+    found = diff(*([many, one] if is_reversed else [one, many]), check=0)
+    assert found["verdict"] in ("equal", "noise"), (mesh, ways, found["first_divergence"])
+    assert found["counts"]["compared"] == found["counts"]["first_run"] == found["counts"]["second_run"]
+
+
+@HARMLESS
+@given(layouts(), st.sampled_from(["up.weight", "down.weight", "output"]), st.integers(0, 3), st.booleans())
+def test_a_rank_that_is_off_is_named(tmp_path_factory, chosen, name, rank, is_reversed):
+    folder = tmp_path_factory.mktemp("layouts")
+    mesh, ways = chosen
+    ranks = math.prod(mesh)
+    rank %= ranks
+    events = network()
+    correct = {id(tensor) for _, _, _, tensor in events[1]}  # the first step teaches how the parts lie
+
+    def cut(what, tensor, of, _):
+        part = part_of(tensor, ways[what], mesh, of)
+        if what == name and of == rank and id(tensor) not in correct:
+            part = part + np.random.default_rng(9).normal(size=part.shape).astype(np.float32)
+        return part
+
+    one = record_run(folder, "one", 1, 1, whole, events)
+    many = record_run(folder, "many", ranks, 1, cut, events)
+    found = diff(*([many, one] if is_reversed else [one, many]), check=1)
+    first = found["first_divergence"]
+    assert first["module"] == name.split(".")[0].replace("output", ""), (mesh, ways, first)
+    assert [part["rank"] for part in first["metrics"]["parts"]] == [rank], (mesh, ways, first)
+
+
+def test_micro_batches(tmp_path):
+    events = network()
+
+    def cut(name, tensor, _rank, nth):
+        return tensor if "weight" in name else np.split(tensor, 4)[nth]
+
+    one = record_run(tmp_path, "one", 1, 1, whole, events)
+    four = record_run(tmp_path, "four", 1, 4, cut, events)
+    found = diff(one, four, check=0)
+    assert found["verdict"] == "equal"
+    assert {"tensor": "up.output", "a": "", "b": "4 joined along axis 0", "count": 2} in found["layouts"]
+
+    def swapped(name, tensor, rank, nth):
+        return cut(name, tensor, rank, {1: 2, 2: 1}.get(nth, nth) if name == "output" else nth)
+
+    wrong = record_run(tmp_path, "wrong", 1, 4, swapped, events)
+    first = diff(one, wrong, check=1)["first_divergence"]
+    assert first["module"] == "" and first["name"] == "output"
+    assert [(part["pass"], part["like_pass"]) for part in first["metrics"]["parts"]] == [(1, 2), (2, 1)]
+
+
+def test_the_part_of_another_rank(tmp_path):
+    events = network()
+
+    def cut(name, tensor, rank, _):
+        if name == "up.weight":
+            return np.split(tensor, 4, 1)[rank]
+        return tensor
+
+    one = record_run(tmp_path, "one", 1, 1, whole, events)
+    assert diff(one, record_run(tmp_path, "good", 4, 1, cut, events), check=0)["verdict"] == "equal"
+    swapped = record_run(tmp_path, "swapped", 4, 1, lambda n, t, r, p: cut(n, t, {2: 3, 3: 2}.get(r, r), p), events)
+    first = diff(one, swapped, check=1)["first_divergence"]
+    assert (first["module"], first["phase"]) == ("up", "init")
+    assert [(part["rank"], part["like"]) for part in first["metrics"]["parts"]] == [(2, 3), (3, 2)]
+    text = hand_written_run.tenscope("diff", one, swapped, check=1).stdout
+    assert "rank 2 has the part of rank 3" in text and "1 process against 4 ranks" in text, text
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_sum_over_ranks(tmp_path, is_made):
+    """Summands are a layout where what is made of them is whole, and a mistake where it is not."""
+    events = network()
+
+    def cut(name, tensor, rank, _):
+        is_summand = name == "down.output" or (name == "output" and not is_made)
+        if is_summand:
+            return tensor / 4 if name == "down.output" else tensor / 4 + tensor
+        return tensor
+
+    one = record_run(tmp_path, "one", 1, 1, whole, events)
+    many = record_run(tmp_path, "many", 4, 1, cut, events)
+    if is_made:
+        assert diff(one, many, check=0)["verdict"] in ("equal", "noise")
+        return
+    first = diff(one, many, check=1)["first_divergence"]
+    assert first["name"] == "down.output" and first["metrics"]["sum_is_missing"]
+    text = hand_written_run.tenscope("diff", one, many, check=1).stdout
+    assert "the sum over ranks is missing" in text
+
+
+def test_stages_that_have_a_part_of_the_model(tmp_path):
+    events = network()
+
+    one = record_run(tmp_path, "one", 1, 1, whole, events)
+    for rank in (0, 1):
+        with tenscope.Run(tmp_path, name="two", rank=rank, world_size=2, join=rank > 0, metadata=False) as run:
+            module = ("up", "down")[rank]
+            about = {"scope": module, "root": "Net#0", "cls": module.title()}
+            for owner, what, _, tensor in events[0]:
+                if owner == module:
+                    run.record(what, tensor, io="param", phase="init", step=0, **about)
+            for step, tensors in enumerate(events[1:]):
+                run.step(step)
+                of_model = {"scope": "", "root": "Net#0", "cls": "Net", "call": step, "phase": "forward"}
+                run.record("", kind="enter", **of_model)
+                run.record(module, kind="enter", call=step, phase="forward", **about)
+                for owner, what, io, tensor in tensors:
+                    if owner == module:
+                        run.record(what, tensor, io=io, call=step, phase="forward", **about)
+                run.record(module, kind="exit", call=step, phase="forward", **about)
+                run.record("", kind="exit", **of_model)
+    found = diff(one, tmp_path / "two", check=0)
+    assert found["verdict"] == "equal"
+    assert found["counts"]["compared"] == found["counts"]["second_run"] == 2 + 2 * 4
+    assert json.dumps(found).count("put together of their parts") == 1
+
+
+def test_ranks_that_have_exchanged_their_data(tmp_path):
+    """The sums over ranks are the same, and yet each rank has what the other should have."""
+    events = network()
+
+    def cut(name, tensor, rank, _):
+        return tensor if "weight" in name else np.split(tensor, 2)[rank]
+
+    good = record_run(tmp_path, "good", 2, 1, cut, events)
+    exchanged = record_run(tmp_path, "exchanged", 2, 1, lambda n, t, r, p: cut(n, t, 1 - r, p), events)
+    first = diff(good, exchanged, check=1)["first_divergence"]
+    assert (first["module"], first["io"]) == ("", "input")
+    one = record_run(tmp_path, "one", 1, 1, whole, events)
+    parts = diff(one, exchanged, check=1)["first_divergence"]["metrics"]["parts"]
+    assert [(part["rank"], part["like"]) for part in parts] == [(0, 1), (1, 0)]
+
+
+def test_ranks_are_not_compared_one_by_one(tmp_path):
+    events = network()
+    one = record_run(tmp_path, "one", 1, 1, whole, events)
+    two = record_run(tmp_path, "two", 2, 1, whole, events)
+    with pytest.raises(tenscope.Error, match="laid out differently"):
+        tenscope.diff(one, two, ranks=[0])
+    assert tenscope.diff(one, two).verdict == "equal"
+
+
+def test_parts_that_are_not_there_are_no_agreement_and_no_difference(tmp_path):
+    events = network()
+
+    def cut(name, tensor, rank, _):
+        return tensor if "weight" in name else np.split(tensor, 2)[rank]
+
+    one = record_run(tmp_path, "one", 1, 1, whole, events)
+    two = record_run(tmp_path, "two", 2, 1, cut, events)
+    for segment in two.glob("rank-*/*.safetensors"):
+        segment.unlink()
+    assert diff(one, two, check=1)["verdict"] == "unknown"
+    lost = record_run(tmp_path, "lost", 2, 1, cut, events)
+    for file in (lost / "rank-1").iterdir():
+        file.unlink()
+    (lost / "rank-1").rmdir()
+    found = diff(one, lost, check=1)
+    assert found["verdict"] == "unknown" and found["origins"] == []
