@@ -46,6 +46,9 @@ class S3Server:
     def _answer(self, environ, start_response):
         method, key = environ["REQUEST_METHOD"], environ["PATH_INFO"].lstrip("/")
         if self.refuse(method, key):
+            # A connection that is closed with something unread is reset, and the client then tries again by itself.
+            is_chunked = environ.get("wsgi.input_terminated", False)
+            environ["wsgi.input"].read(-1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0))
             body = b"<Error><Code>AccessDenied</Code><Message>the line is cut</Message></Error>"
             start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
             return [body]
