@@ -29,8 +29,6 @@ if [ "$what" != style ]; then
   tools/install.sh clang-tidy-19
   cmake --preset debug -DTENSCOPE_PYTHON=ON -DPython_EXECUTABLE="$PWD/.venv/bin/python" >/dev/null
   mapfile -t sources < <(git ls-files 'src/*.cpp' 'python/*.cpp' | grep -Ev '_(test|fuzz)\.cpp$')
-  echo "==> clang-tidy: ${#sources[@]} files, more than ten minutes on two cores"
-  printf '%s\n' "${sources[@]}" |
-    xargs -P "$(nproc)" -n 4 clang-tidy-19 -p build/debug --quiet --warnings-as-errors='*' \
-      2> >(grep -vE '^[0-9]+ warnings? generated' >&2)
+  echo "==> clang-tidy: ${#sources[@]} files, at first more than half an hour on two cores"
+  .venv/bin/python tools/tidy.py build/debug "${sources[@]}"
 fi
