@@ -35,7 +35,7 @@ def network(seed=0, steps=2):
     return events
 
 
-def record_pass(run, tensors, call, step):
+def record_pass(run, tensors, call, step, values="full"):
     """One call of the network, with what this rank has of it in this pass."""
 
     def of(module, what, value=None, **more):
@@ -46,7 +46,7 @@ def record_pass(run, tensors, call, step):
     def value(module, what):
         for owner, name, io, tensor in tensors:
             if owner == module and name == what:
-                of(module, what, tensor, io=io)
+                of(module, what, tensor, io=io, values=values)
 
     of("", "", kind="enter")
     value("", "input.0")
@@ -59,19 +59,19 @@ def record_pass(run, tensors, call, step):
     of("", "", kind="exit")
 
 
-def record_run(folder, name, ranks, passes, cut, events):
+def record_run(folder, name, ranks, passes, cut, events, values="full"):
     """`cut(name, tensor, rank, pass)`: the part that a rank has in a pass; None: nothing."""
     for rank in range(ranks):
         with tenscope.Run(folder, name=name, rank=rank, world_size=ranks, join=rank > 0, metadata=False) as run:
             for module, what, _, tensor in events[0]:
                 part = cut(what, tensor, rank, 0)
                 about = {"io": "param", "phase": "init", "root": "Net#0", "step": 0}
-                run.record(what, part, scope=module, cls=module.title(), **about)
+                run.record(what, part, scope=module, cls=module.title(), values=values, **about)
             for step, tensors in enumerate(events[1:]):
                 run.step(step)
                 for nth in range(passes):
                     mine = [(owner, what, io, cut(what, tensor, rank, nth)) for owner, what, io, tensor in tensors]
-                    record_pass(run, [one for one in mine if one[3] is not None], step * passes + nth, step)
+                    record_pass(run, [one for one in mine if one[3] is not None], step * passes + nth, step, values)
     return folder / name
 
 
@@ -171,6 +171,123 @@ def test_a_rank_that_is_off_is_named(tmp_path_factory, chosen, name, rank, is_re
     first = found["first_divergence"]
     assert first["module"] == name.split(".")[0].replace("output", ""), (mesh, ways, first)
     assert [part["rank"] for part in first["metrics"]["parts"]] == [rank], (mesh, ways, first)
+
+
+@HARMLESS
+@given(layouts(), st.booleans(), st.sampled_from([("stats", "stats"), ("stats", "full"), ("full", "stats")]))
+def test_without_bytes_nothing_is_found_where_nothing_is_wrong(tmp_path_factory, chosen, is_reversed, values):
+    folder = tmp_path_factory.mktemp("layouts")
+    mesh, ways = chosen
+    events = network()
+    one = record_run(folder, "one", 1, 1, whole, events, values[0])
+    cut = lambda n, t, r, _: part_of(t, ways[n], mesh, r)  # noqa: E731
+    many = record_run(folder, "many", math.prod(mesh), 1, cut, events, values[1])
+    found = diff(*([many, one] if is_reversed else [one, many]), check=None)
+    assert found["verdict"] in ("equal", "noise", "unknown") and found["origins"] == [], (mesh, ways, found)
+    assert found["counts"]["compared"] == found["counts"]["first_run"]
+    joined = [name for name, chosen in ways.items() if any(way[0] != "same" for way in chosen)]
+    are_unknown = joined != [] and values[1] == "stats"  # parts with bytes make a whole, whose fingerprint is known
+    assert (found["verdict"] == "unknown") == are_unknown, (mesh, ways, found["counts"])
+
+
+@HARMLESS
+@given(layouts(), st.sampled_from(["up.weight", "down.weight", "output"]), st.integers(0, 3), st.booleans())
+def test_without_bytes_a_module_that_is_off_is_named(tmp_path_factory, chosen, name, rank, is_reversed):
+    folder = tmp_path_factory.mktemp("layouts")
+    mesh, ways = chosen
+    ranks = math.prod(mesh)
+    events = network()
+    correct = {id(tensor) for _, _, _, tensor in events[1]}
+
+    def cut(what, tensor, of, _):
+        part = part_of(tensor, ways[what], mesh, of)
+        if what == name and of == rank % ranks and id(tensor) not in correct:
+            part = part + 1 + np.random.default_rng(9).normal(size=part.shape).astype(np.float32)
+        return part
+
+    one = record_run(folder, "one", 1, 1, whole, events, values="stats")
+    many = record_run(folder, "many", ranks, 1, cut, events, values="stats")
+    found = diff(*([many, one] if is_reversed else [one, many]), check=1)
+    first = found["first_divergence"]
+    assert first["module"] == name.split(".")[0].replace("output", ""), (mesh, ways, first)
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_without_bytes_sums_are_compared_by_their_sketches(tmp_path, is_missing):
+    events = network()
+
+    def cut(name, tensor, rank, _):
+        if name == "down.output":
+            return pieces_of(tensor, ("sum",), 2)[rank]
+        if name == "output" and is_missing:
+            return pieces_of(tensor, ("sum",), 2)[rank] + np.float32(rank)
+        return tensor
+
+    one = record_run(tmp_path, "one", 1, 1, whole, events, values="stats")
+    two = record_run(tmp_path, "two", 2, 1, cut, events, values="stats")
+    found = diff(one, two, check=1 if is_missing else 0)
+    assert found["verdict"] == ("differs" if is_missing else "noise")
+    if is_missing:
+        assert found["first_divergence"]["module"] in ("", "down")
+
+
+def test_without_bytes_declared_parts_are_compared_by_their_sketches(tmp_path):
+    random = np.random.default_rng(3)
+    q = random.normal(size=(16, 12)).astype(np.float32)
+    ids = random.integers(0, 50_000, size=(16, 8))
+
+    def record(name, ranks, noise=0.0, step=0):
+        for rank in range(ranks):
+            with tenscope.Run(tmp_path, name=name, rank=rank, world_size=ranks, join=rank > 0, metadata=False) as run:
+                for what, tensor in (("ids", ids + step), ("q", q + noise * np.roll(q, 1))):
+                    part = np.split(tensor, ranks)[rank]
+                    if ranks == 1:
+                        run.record(what, tensor, values="stats")
+                    else:
+                        tenscope.shard(what, part, axis=0, part=rank, parts=ranks, run=run, values="stats")
+        return tmp_path / name
+
+    one = record("one", 1)
+    found = diff(one, record("two", 2), check=None)
+    assert found["verdict"] == "unknown" and found["counts"]["noise"] == 1 and found["origins"] == []  # ids: no bytes
+    off = diff(one, record("off", 2, noise=0.03), check=1)
+    assert off["verdict"] == "differs" and off["first_divergence"]["name"] == "q"
+    assert 0.02 < off["first_divergence"]["metrics"]["rel_l2"] < 0.04
+    assert diff(one, record("other", 2, step=1), check=1)["first_divergence"]["name"] == "ids"
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+@pytest.mark.parametrize("is_reversed", [True, False])
+@pytest.mark.parametrize("partial", [None, "sum"])
+def test_recordings_without_modules(tmp_path, is_declared, is_reversed, partial):
+    random = np.random.default_rng(4)
+    tensors = [random.normal(size=(16, 12)).astype(np.float32) for _ in range(3)]
+
+    def record(name, ranks, off=None):
+        for rank in range(ranks):
+            with tenscope.Run(tmp_path, name=name, rank=rank, world_size=ranks, join=rank > 0, metadata=False) as run:
+                for step, tensor in enumerate(tensors):
+                    run.step(step)
+                    part = pieces_of(tensor, ("sum",) if partial else ("join", 0, 1), ranks)[rank]
+                    if off == (step, rank):
+                        part = part + np.float32(0.1)
+                    if is_declared and ranks > 1:
+                        how = {"partial": "sum"} if partial else {"axis": 0}
+                        tenscope.shard("q", part, part=rank, parts=ranks, run=run, **how)
+                    else:
+                        run.record("q", part)
+        return tmp_path / name
+
+    def compare(other, check):
+        one = tmp_path / "one"
+        return diff(*([other, one] if is_reversed else [one, other]), check=check)
+
+    record("one", 1)
+    assert compare(record("two", 2), 0)["verdict"] in ("equal", "noise")
+    first = compare(record("off", 2, off=(1, 1)), 1)["first_divergence"]
+    assert (first["name"], first["step"]) == ("q", 1)
+    if not partial:
+        assert [part["rank"] for part in first["metrics"]["parts"]] == [1]
 
 
 def test_micro_batches(tmp_path):

@@ -150,20 +150,6 @@ HostTensor fold_parts(const Fold& fold, std::size_t taken, std::span<HostTensor>
   return fold.how == How::Join ? join(fold, parts, std::move(shape)) : add_up(fold, parts, std::move(shape));
 }
 
-// Folds the grid's axes, the last one first. `fold` makes one value of a row of them.
-template <class T, class FoldRow>
-T fold_grid(const Assembly& assembly, std::vector<T> values, FoldRow fold) {
-  for (std::size_t level = assembly.grid.size(); level-- > 0;) {
-    const auto size = static_cast<std::size_t>(assembly.grid[level]);
-    std::vector<T> folded;
-    for (std::size_t begin = 0; begin < values.size(); begin += size)
-      folded.push_back(fold(assembly.folds[level], level < assembly.taken.size() ? assembly.taken[level] : 0,
-                            std::span<T>(values).subspan(begin, size)));
-    values = std::move(folded);
-  }
-  return std::move(values.front());
-}
-
 HostTensor copy_of(const TensorView& view) {
   HostTensor copy{.dtype = view.dtype, .shape = Shape(view.shape.begin(), view.shape.end()), .bytes = {}};
   copy.bytes.resize(size_bytes(view));

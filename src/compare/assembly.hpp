@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compare/shape.hpp"
@@ -53,6 +54,21 @@ struct HostTensor {
 
   TensorView view() const { return {.data = bytes.data(), .dtype = dtype, .shape = shape}; }
 };
+
+// Folds the grid's axes, the last one first. `fold` makes one value of a row of them; it is given the
+// fold, which part is taken where all are the same, and the row.
+template <class T, class FoldRow>
+T fold_grid(const Assembly& assembly, std::vector<T> values, FoldRow fold) {
+  for (std::size_t level = assembly.grid.size(); level-- > 0;) {
+    const auto size = static_cast<std::size_t>(assembly.grid[level]);
+    std::vector<T> folded;
+    for (std::size_t begin = 0; begin < values.size(); begin += size)
+      folded.push_back(fold(assembly.folds[level], level < assembly.taken.size() ? assembly.taken[level] : 0,
+                            std::span<T>(values).subspan(begin, size)));
+    values = std::move(folded);
+  }
+  return std::move(values.front());
+}
 
 // The shape of the whole; nothing where the parts cannot be put together so.
 std::optional<Shape> shape_of(const Assembly& assembly, std::span<const Shape> parts);

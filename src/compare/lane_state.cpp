@@ -9,8 +9,6 @@
 namespace tenscope::compare {
 namespace {
 
-bool is_exact(DType dtype) { return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex; }
-
 DType dtype_of(const Item& item) {
   if (item.is_tensor()) return item.dtype;
   return item.value == ValueKind::Float ? DType::F32 : DType::I64;  // a Python float often was a float32

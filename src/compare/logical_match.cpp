@@ -15,19 +15,15 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <set>
 #include <tuple>
 
+#include "compare/measure.hpp"
+#include "compare/part_trial.hpp"
 #include "compare/thresholds.hpp"
-#include "kernels/compare.hpp"
-#include "store/shards.hpp"
-#include "tenscope/error.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 bool is_inner_gradient(const SlotKey& key) { return key.io == Io::GradInput || key.io == Io::GradOutput; }
 
@@ -44,117 +40,10 @@ PartKind kind_of(const SlotKey& key) {
   }
 }
 
-bool is_exact(DType dtype) {
-  return tenscope::kind_of(dtype) != DTypeKind::Float && tenscope::kind_of(dtype) != DTypeKind::Complex;
-}
-
 double agreement(DType a, DType b) {
   const bool is_half = item_size(a) < 4 || item_size(b) < 4;
   return is_half ? thresholds::kPartsAgreeHalf : thresholds::kPartsAgree;
 }
-
-// b against a, and the factor by which b would be nearest.
-struct Comparison {
-  double error = kInfinite;
-  double factor = 1, error_by_factor = kInfinite;
-};
-
-Comparison compare_wholes(const TensorView& a, const TensorView& b) {
-  const kernels::ElementDistance distance = kernels::distance(b, a);
-  Comparison result;
-  if (distance.differing == 0) return {0, 1, 0};
-  if (distance.other_nonfinite > 0 || (is_exact(a.dtype) && is_exact(b.dtype))) return result;
-  const double size = distance.reference_l2;
-  if (size == 0) return result;
-  result.error = distance.difference_l2 / size;
-  const double both = distance.dot + size * size;
-  const double other = distance.difference_l2 * distance.difference_l2 + 2 * distance.dot + size * size;
-  if (other > 0) {
-    result.factor = both / other;
-    result.error_by_factor = std::sqrt(std::max(0.0, size * size - both * both / other)) / size;
-  }
-  return result;
-}
-
-// The tensors of one slot while arrangements are tried.
-class Trial {
- public:
-  Trial(const PartLoader& loader, const std::array<PartSet, 2>& sets) : loader_(loader), sets_(sets) {}
-
-  // The largest error over all parts that should be the same; `how` learns which of them has it.
-  Comparison compare(std::array<Arrangement, 2>& how) {
-    Comparison worst{.error = -1, .factor = 1, .error_by_factor = 0};
-    std::array<Arrangement, 2> worst_how = how;
-    for (const Arrangement& a : variants(0, how[0]))
-      for (const Arrangement& b : variants(1, how[1])) {
-        const Comparison one = compare_wholes(whole(0, a).view(), whole(1, b).view());
-        if (one.error <= worst.error) continue;
-        worst = one;
-        worst_how = {a, b};
-      }
-    how = worst_how;
-    return worst;
-  }
-
-  bool is_zero() const {
-    return std::ranges::all_of(sets_[0].parts, [](const PartTensor& part) { return part.item->abs_max == 0; });
-  }
-  DType dtype(int run) const { return sets_[static_cast<std::size_t>(run)].parts.front().item->dtype; }
-
- private:
-  static constexpr std::size_t kMostVariants = 64;
-
-  // The arrangement with each of the parts taken that should be the same and are not.
-  std::vector<Arrangement> variants(int run, const Arrangement& how) {
-    const PartSet& set = sets_[static_cast<std::size_t>(run)];
-    std::vector<Arrangement> result = {how};
-    result.front().assembly.taken.assign(how.assembly.grid.size(), 0);
-    const std::vector<std::size_t> order = positions(set, how);
-    std::size_t stride = order.size();
-    for (std::size_t axis = 0; axis < how.assembly.grid.size(); ++axis) {
-      const auto size = static_cast<std::size_t>(how.assembly.grid[axis]);
-      stride /= size;
-      if (how.assembly.folds[axis].how != Fold::How::Same || are_same_along(set, order, stride, size)) continue;
-      std::vector<Arrangement> more;
-      for (const Arrangement& one : result)
-        for (std::size_t taken = 0; taken < size && more.size() < kMostVariants; ++taken)
-          more.emplace_back(one).assembly.taken[axis] = taken;
-      result = std::move(more);
-    }
-    return result;
-  }
-
-  static std::vector<std::size_t> positions(const PartSet& set, const Arrangement& how) {
-    std::vector<std::size_t> order(set.parts.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    return in_order(how, set.ranks, set.passes, order);
-  }
-
-  static bool are_same_along(const PartSet& set, const std::vector<std::size_t>& order, std::size_t stride,
-                             std::size_t size) {
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      if (i / stride % size == 0) continue;
-      const PartTensor &x = set.parts[order[i]], &y = set.parts[order[i - stride]];
-      const bool is_same = !x.is_declared && !y.is_declared && x.item->fingerprint == y.item->fingerprint;
-      if (!is_same) return false;
-    }
-    return true;
-  }
-
-  const HostTensor& whole(int run, const Arrangement& how) {
-    const auto side = static_cast<std::size_t>(run);
-    for (const auto& [known, tensor] : wholes_[side])
-      if (known == how && known.assembly.taken == how.assembly.taken) return *tensor;
-    if (parts_[side].empty()) parts_[side] = loader_.load_all(run, sets_[side]);
-    auto tensor = std::make_unique<HostTensor>(whole_of(sets_[side], parts_[side], how));
-    return *wholes_[side].emplace_back(how, std::move(tensor)).second;
-  }
-
-  const PartLoader& loader_;
-  const std::array<PartSet, 2>& sets_;
-  std::array<std::vector<TensorData>, 2> parts_;
-  std::array<std::vector<std::pair<Arrangement, std::unique_ptr<HostTensor>>>, 2> wholes_;
-};
 
 class SlotMatcher {
  public:
@@ -207,7 +96,8 @@ class SlotMatcher {
   }
 
   // What the wholes say of a pair of arrangements. `factor`: that of gradients inside the network; nothing: any may be.
-  Choice judged(const SlotKey& key, Trial& trial, std::array<Arrangement, 2> how, std::optional<double> factor) const {
+  Choice judged(const SlotKey& key, PartTrial& trial, std::array<Arrangement, 2> how,
+                std::optional<double> factor) const {
     Choice choice{.how = std::move(how)};
     const Comparison comparison = trial.compare(choice.how);
     const double limit = agreement(trial.dtype(0), trial.dtype(1));
@@ -228,11 +118,7 @@ class SlotMatcher {
 
   // The simplest pair of arrangements whose wholes agree; else the simplest than which none is much nearer.
   void search(const SlotKey& key, MatchedSlot& slot, std::optional<double> factor) {
-    if (!slot.sets[0].has_bytes || !slot.sets[1].has_bytes) {
-      compare_summaries(slot);
-      return;
-    }
-    Trial trial(loader_, slot.sets);
+    PartTrial trial(loader_, slot.sets);
     const Name name{key.node, key.tail, key.io};
     slot.choice.reset();
     if (const auto known = known_.find(name); known != known_.end() && fits(slot, known->second)) {
@@ -277,23 +163,6 @@ class SlotMatcher {
     return !is_of_program && !is_exact(slot.sets[0].parts.front().item->dtype);
   }
 
-  // Without bytes nothing can be put together: what all ranks have alike is compared as it is.
-  static void compare_summaries(MatchedSlot& slot) {
-    const auto is_alone = [](const PartSet& set) {
-      return std::ranges::all_of(set.parts, [&](const PartTensor& part) {
-        return !part.is_declared && part.item->fingerprint == set.parts.front().item->fingerprint;
-      });
-    };
-    const PartTensor &a = slot.sets[0].parts.front(), &b = slot.sets[1].parts.front();
-    if (!is_alone(slot.sets[0]) || !is_alone(slot.sets[1]) || a.shape != b.shape) return;
-    Choice& choice = slot.choice.emplace();
-    for (const std::size_t run : {0U, 1U}) {
-      const auto parts = static_cast<std::int64_t>(slot.sets[run].parts.size());
-      choice.how[run].assembly = {.grid = {parts}, .folds = {Fold{}}, .taken = {}};
-    }
-    choice.agrees = a.item->fingerprint == b.item->fingerprint;
-  }
-
   static bool fits(const MatchedSlot& slot, const std::array<Arrangement, 2>& how) {
     std::array<Shape, 2> shapes;
     for (const std::size_t run : {0U, 1U}) {
@@ -312,7 +181,7 @@ class SlotMatcher {
   void settle_factor() {
     std::map<double, std::size_t> votes;
     for (const auto& [key, slot] : slots_)
-      if (is_inner_gradient(key) && slot.choice && slot.choice->agrees && !Trial(loader_, slot.sets).is_zero())
+      if (is_inner_gradient(key) && slot.choice && slot.choice->agrees && !PartTrial(loader_, slot.sets).is_zero())
         ++votes[slot.choice->factor];
     if (votes.empty()) return;
     factor_ = std::ranges::max_element(votes, {}, [](const auto& vote) { return vote.second; })->first;
@@ -349,13 +218,13 @@ class SlotMatcher {
       });
     for (auto& [key, slot] : slots_) {
       const auto found = votes.find(kin_of(key));
-      if (found == votes.end() || !slot.sets[0].has_bytes || !slot.sets[1].has_bytes) continue;
+      if (found == votes.end()) continue;
       for (const Vote& vote : found->second) {
         if (slot.choice &&
             (slot.choice->how == vote.how || (slot.choice->agrees && cost(slot.choice->how) <= cost(vote.how))))
           break;
         if (!fits(slot, vote.how)) continue;
-        Trial trial(loader_, slot.sets);
+        PartTrial trial(loader_, slot.sets);
         slot.choice = judged(key, trial, vote.how, factor_);
         slot.choice->is_by_kin = true;
         break;
@@ -410,7 +279,7 @@ class SlotMatcher {
     for (auto& [key, slot] : slots_) {
       if (!slot.choice || slot.kind != PartKind::Value || !is_sum_over_ranks(slot)) continue;
       if (const Kin kin = kin_of(key); made.contains(kin) || !missing.contains(kin)) continue;
-      Trial trial(loader_, slot.sets);
+      PartTrial trial(loader_, slot.sets);
       for (const ShapedArrangement& a : arrangements(slot.sets[0], slot.kind)) {
         const auto b = std::ranges::find_if(arrangements(slot.sets[1], slot.kind), [&](const ShapedArrangement& one) {
           return one.shape == a.shape && !one.arrangement.assembly.has(Fold::How::Sum);
@@ -447,73 +316,6 @@ std::string without_numbers(std::string_view path) {
     path.remove_prefix(std::min(end + 1, path.size()));
   }
   return result;
-}
-
-TensorData PartLoader::load(int run, const PartTensor& part) const {
-  return part.is_declared ? store::assemble(reader(run), part.events) : reader(run).tensor(part.events.front());
-}
-
-std::optional<PartSet> PartLoader::parts_of(int run, const SlotParts& slot) const {
-  PartSet set{.ranks = slot.ranks.size(), .passes = slot.passes, .parts = {}};
-  const bool is_declared = std::ranges::any_of(slot.items, [](const Item* item) { return item->part != 0; });
-  const DType dtype = slot.items.front()->dtype;
-  if (!std::ranges::all_of(slot.items, [&](const Item* item) { return item->dtype == dtype; })) return std::nullopt;
-  if (!std::ranges::all_of(slot.items, &Item::has_bytes)) {
-    const Item& first = *slot.items.front();
-    if (is_declared || !std::ranges::all_of(slot.items, [&](const Item* item) { return is_same_value(*item, first); }))
-      return std::nullopt;
-    const auto record = std::get<TensorRecord>(reader(run).event(first.event).value);
-    return PartSet{
-        .ranks = 1, .passes = 1, .has_bytes = false, .parts = {{{first.event}, &first, slot.ranks, record.shape}}};
-  }
-  if (!is_declared) {
-    for (std::size_t i = 0; i < slot.items.size(); ++i) {
-      const Item& item = *slot.items[i];
-      const auto record = std::get<TensorRecord>(reader(run).event(item.event).value);
-      set.parts.push_back({{item.event}, &item, {slot.ranks[i / slot.passes]}, record.shape, false});
-    }
-    return set;
-  }
-  // In each pass, parts that say themselves how they belong together; more than one whole where there are replicas.
-  std::vector<std::vector<PartTensor>> by_pass(slot.passes);
-  for (std::size_t pass = 0; pass < slot.passes; ++pass) {
-    std::map<TextId, std::size_t> seen;  // how often each part was met
-    std::vector<PartTensor>& wholes = by_pass[pass];
-    for (std::size_t rank = 0; rank < slot.ranks.size(); ++rank) {
-      const Item& item = *slot.items[rank * slot.passes + pass];
-      const std::size_t whole = seen[item.part]++;
-      if (whole == wholes.size()) wholes.push_back({{}, &item, {}, {}, true});
-      wholes[whole].events.push_back(item.event);
-      wholes[whole].ranks.push_back(slot.ranks[rank]);
-    }
-    for (PartTensor& whole : wholes) {
-      const auto shard = store::parse_shard(reader(run).event(whole.events.front()).meta);
-      if (!shard) return std::nullopt;
-      whole.shape = shard->shape;
-      try {
-        (void)load(run, whole);
-      } catch (const Error&) {
-        return std::nullopt;
-      }
-    }
-    if (wholes.size() != by_pass.front().size()) return std::nullopt;
-  }
-  set.ranks = by_pass.front().size();
-  for (std::size_t whole = 0; whole < set.ranks; ++whole)
-    for (std::vector<PartTensor>& pass : by_pass) set.parts.push_back(std::move(pass[whole]));
-  return set;
-}
-
-std::vector<TensorData> PartLoader::load_all(int run, const PartSet& set) const {
-  std::vector<TensorData> data;
-  for (const PartTensor& part : set.parts) data.push_back(load(run, part));
-  return data;
-}
-
-HostTensor whole_of(const PartSet& set, const std::vector<TensorData>& parts, const Arrangement& how) {
-  std::vector<TensorView> views;
-  for (const TensorData& one : parts) views.push_back(one.view);
-  return assemble(how.assembly, in_order(how, set.ranks, set.passes, views));
 }
 
 std::map<SlotKey, MatchedSlot> match_slots(const SlotTable& table, const PartLoader& loader) {

@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "compare/align.hpp"
+#include "compare/call_key.hpp"
 #include "compare/off_parts.hpp"
+#include "compare/part_summary.hpp"
 #include "kernels/sketch.hpp"
 #include "kernels/summarize.hpp"
 #include "store/run_folder.hpp"
@@ -26,6 +28,17 @@ bool has_one_value(const PartSet& set) {
   return std::ranges::all_of(set.parts, [&](const PartTensor& part) {
     return !part.is_declared && part.item->fingerprint == first.item->fingerprint;
   });
+}
+
+// Of a whole whose bytes were not kept.
+Fingerprint identity_of(const PartSet& set) {
+  Fingerprint result{.low = 1, .high = 1};
+  for (const PartTensor& part : set.parts)
+    for (const std::uint64_t half : {part.item->fingerprint.low, part.item->fingerprint.high}) {
+      result.low = mix_hash(result.low, half);
+      result.high = mix_hash(result.high ^ half, result.low);
+    }
+  return result;
 }
 
 bool is_all_same(const Arrangement& how) {
@@ -239,19 +252,39 @@ void LogicalSource::set_value(Item& item, const MatchedSlot& slot, Interner& int
     copy_value(item, *set.parts.front().item);
     return;
   }
-  const HostTensor whole = make(slot);
-  const Summary summary = kernels::summarize(whole.view());
   Whole& made = wholes_.emplace_back();
   made.slot = &slot;
-  made.record = {.dtype = whole.dtype,
-                 .shape = whole.shape,
-                 .device = "cpu",
-                 .fingerprint = summary.fingerprint,
-                 .stats = summary.stats,
-                 .blob = BlobRef{},
-                 .file = {}};
-  set_tensor(item, made.record, interner);
+  if (!set.has_bytes) {
+    made.record = summary_without_bytes(slot);
+    set_tensor(item, made.record, interner);
+    item.fingerprint = identity_of(set);  // the same where all parts are
+  } else {
+    const HostTensor whole = make(slot);
+    const Summary summary = kernels::summarize(whole.view());
+    made.record = {.dtype = whole.dtype,
+                   .shape = whole.shape,
+                   .device = "cpu",
+                   .fingerprint = summary.fingerprint,
+                   .stats = summary.stats,
+                   .blob = BlobRef{},
+                   .file = {}};
+    set_tensor(item, made.record, interner);
+  }
   item.event = kMade | static_cast<EventId>(wholes_.size() - 1);
+}
+
+// In what does not follow from the parts' summaries it is like the other run's.
+TensorRecord LogicalSource::summary_without_bytes(const MatchedSlot& slot) const {
+  const auto side = static_cast<std::size_t>(run_);
+  std::array<TensorRecord, 2> both;
+  for (const int run : {0, 1})
+    both[static_cast<std::size_t>(run)] = *summary_of(loader_, run, slot.sets[static_cast<std::size_t>(run)],
+                                                      slot.choice->how[static_cast<std::size_t>(run)]);
+  if (slot.choice->factor != 1) both[1] = scale_summary(both[1], slot.choice->factor);
+  complete_summaries(both[0], both[1]);
+  both[side].blob.reset();
+  both[side].file.clear();
+  return both[side];
 }
 
 HostTensor LogicalSource::make(const MatchedSlot& slot) const {
@@ -278,7 +311,9 @@ std::string LogicalSource::meta(const Item& item) const {
 
 std::optional<Sketch> LogicalSource::sketch(const Item& item) const {
   if ((item.event & kMade) == 0) return recorded_.sketch(item);
-  return kernels::sketch(make(*wholes_[item.event & ~kMade].slot).view());
+  const Whole& whole = wholes_[item.event & ~kMade];
+  if (!whole.record.has_bytes()) return whole.record.sketch ? std::optional(*whole.record.sketch) : std::nullopt;
+  return kernels::sketch(make(*whole.slot).view());
 }
 
 std::uint64_t LogicalSource::part_id(const Item& item) const {
@@ -293,7 +328,7 @@ std::vector<DiffPart> LogicalRuns::off_parts(const Item& a, const Item& b) const
   for (const int run : {1, 0}) {
     const auto side = static_cast<std::size_t>(run);
     const MatchedSlot* slot = sources[side]->slot_of(run == 0 ? a : b);
-    if (slot == nullptr) continue;
+    if (slot == nullptr || !slot->sets[0].has_bytes || !slot->sets[1].has_bytes) continue;
     const TensorData other = sources[1 - side]->data(run == 0 ? b : a);
     const double factor = run == 1 ? slot->choice->factor : 1;
     const RecordedPieces pieces(*loader, run, slot->sets[side], slot->choice->how[side]);
@@ -308,7 +343,7 @@ std::optional<UpdateError> LogicalRuns::measure_update(const UpdateItems& a, con
   for (const int run : {1, 0}) {
     const auto side = static_cast<std::size_t>(run);
     const MatchedSlot* made = sources[side]->slot_of(*(run == 0 ? a : b).after);
-    if (made == nullptr) continue;
+    if (made == nullptr || !made->sets[side].has_bytes) continue;
     pieces.emplace(*loader, run, made->sets[side], made->choice->how[side]);
     if (pieces->size() > 1) break;
   }

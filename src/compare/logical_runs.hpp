@@ -40,6 +40,7 @@ class LogicalSource : public TensorSource {
   };
 
   HostTensor make(const MatchedSlot& slot) const;
+  TensorRecord summary_without_bytes(const MatchedSlot& slot) const;
 
   int run_;
   const PartLoader& loader_;

@@ -22,8 +22,6 @@ PairError not_comparable(DiffObstacle obstacle) {
   return error;
 }
 
-bool is_decision(DType dtype) { return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex; }
-
 // A long double holds every integer of 64 bits and every double.
 long double wide_number(const Item& item, const Interner& interner) {
   switch (item.value) {
@@ -82,6 +80,8 @@ PairError measure(const TensorView& a, const TensorView& b) {
   return error;
 }
 
+bool is_exact(DType dtype) { return kind_of(dtype) != DTypeKind::Float && kind_of(dtype) != DTypeKind::Complex; }
+
 PairError measure_statistics(const TensorRecord& a, const TensorRecord& b) {
   if (a.shape != b.shape) return not_comparable(DiffObstacle::Shapes);
   const Stats &x = a.stats, &y = b.stats;
@@ -90,7 +90,7 @@ PairError measure_statistics(const TensorRecord& a, const TensorRecord& b) {
   error.is_lower_bound = true;
   error.count = x.count;
   // Integers and bools with other bytes have other values; floats may differ by the sign of a zero alone.
-  error.differing = a.dtype == b.dtype && is_decision(a.dtype) ? 1 : 0;
+  error.differing = a.dtype == b.dtype && is_exact(a.dtype) && has_fingerprint(a) && has_fingerprint(b) ? 1 : 0;
   error.has_other_finite = x.nan != y.nan || x.pos_inf != y.pos_inf || x.neg_inf != y.neg_inf;
   error.scale = x.abs_max;
   const auto raise = [&](double bound) {

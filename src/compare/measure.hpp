@@ -40,6 +40,11 @@ using Measure = std::function<PairError(const Item& a, const Item& b)>;
 // One pass over both tensors. NaN equals NaN. The dtypes need not be equal.
 PairError measure(const TensorView& a, const TensorView& b);
 
+bool is_exact(DType dtype);  // integers and bools, of which a difference is none of rounding
+
+// Not what was put together of parts without their bytes (part_summary.hpp).
+inline bool has_fingerprint(const TensorRecord& tensor) { return tensor.fingerprint != Fingerprint(); }
+
 // From statistics alone. Every measure is a lower bound of the true one.
 PairError measure_statistics(const TensorRecord& a, const TensorRecord& b);
 

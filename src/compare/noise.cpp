@@ -79,8 +79,9 @@ bool NoiseJudge::is_noise(const PairError& error, DType dtype, const Trust& inpu
   if (tolerance_) return difference <= std::max(*tolerance_, inherited);
   const DTypeKind kind = kind_of(dtype);
   if (kind != DTypeKind::Float && kind != DTypeKind::Complex)  // a decision near its threshold may fall the other way
-    return inputs.noise > 0 &&
-           static_cast<double>(error.differing) <= thresholds::kFlippedPart * static_cast<double>(error.count);
+    return error.differing == 0 ||
+           (inputs.noise > 0 &&
+            static_cast<double>(error.differing) <= thresholds::kFlippedPart * static_cast<double>(error.count));
   if (inputs.noise == 0 && floor <= error.scale) {
     if (is_systematic(error, dtype)) return false;
     if (!is_wide(dtype) && error.rel_l2 > thresholds::kHalfUnitsL2 * unit_roundoff(dtype)) return false;

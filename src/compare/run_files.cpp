@@ -254,7 +254,9 @@ bool are_alike(const Reader& a, const Reader& b) {
 // Ranks may also share the work in another way that their shapes do not show: gradients that are averaged at the end of
 // the backward, or on the way; other pieces of the sequence. That is so where more of the whole tensors agrees.
 RunDiff settled(RunDiff by_ranks, const Reader& a, const Reader& b, const RunDiffOptions& options) {
-  const bool may_be_of_parts = count_ranks(a) > 1 && !by_ranks.modules.empty();  // modules say what belongs together
+  const bool are_as_many = count_ranks(a) == count_ranks(b);
+  const bool may_be_of_parts =
+      are_as_many ? count_ranks(a) > 1 && !by_ranks.modules.empty() : true;  // modules say what belongs together
   if (by_ranks.verdict != DiffVerdict::Differs || !may_be_of_parts) return by_ranks;
   RunDiff of_wholes = diff_of_wholes(a, b, options);
   constexpr double kNearlyAll = 0.9;  // what was not put together does not speak against a difference that was found

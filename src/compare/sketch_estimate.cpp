@@ -20,12 +20,6 @@ namespace {
 
 constexpr auto kSums = static_cast<std::int64_t>(Sketch::kSums);
 
-double dot(const Sketch& x, const Sketch& y) {
-  double sum = 0;
-  for (std::size_t i = 0; i < Sketch::kSums; ++i) sum += x.sums[i] * y.sums[i];
-  return sum;
-}
-
 Sketch difference(const Sketch& y, const Sketch& x, double factor = 1) { return Sketch(y).add(x, -factor); }
 
 double rounding(DType a, DType b) { return std::max(store::sketch_rounding(a), store::sketch_rounding(b)); }
@@ -46,18 +40,35 @@ double largest_difference(const Sketch& sums, std::int64_t count, double peak) {
   return std::max(stands_out ? most : 0, std::min(spread, std::sqrt(dot(sums, sums))));
 }
 
+// Integers of which it is not known whether they are the same: one that differs is off by 1 at least.
+PairError estimate_unknown_integers(PairError error, double squares, double rounding_error) {
+  if (squares <= 0.5 + rounding_error) return error;
+  error.is_lower_bound = false;
+  error.differing = std::max<std::int64_t>(1, error.differing);
+  return error;
+}
+
 }  // namespace
+
+double dot(const Sketch& x, const Sketch& y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < Sketch::kSums; ++i) sum += x.sums[i] * y.sums[i];
+  return sum;
+}
 
 PairError estimate(const TensorRecord& a, const TensorRecord& b, const Sketch& x, const Sketch& y) {
   PairError error = measure_statistics(a, b);
   if (!error.is_comparable || error.has_other_finite) return error;
+  const Sketch sums = difference(y, x);
+  const double unit = rounding(a.dtype, b.dtype), rounding_error = unit * unit / 6 * (dot(x, x) + dot(y, y));
+  const double squares = std::max(0.0, dot(sums, sums) - rounding_error);
+  const bool is_known_to_differ = has_fingerprint(a) && has_fingerprint(b);
+  if (!is_known_to_differ && is_exact(a.dtype) && is_exact(b.dtype))
+    return estimate_unknown_integers(error, squares, 8 * rounding_error);
   error.obstacle = DiffObstacle::OnlySketches;
   error.is_lower_bound = false;
   error.is_estimate = true;
   error.uncertainty = error.count <= kSums ? 0 : 1 / std::sqrt(2.0 * static_cast<double>(kSums));
-  const Sketch sums = difference(y, x);
-  const double unit = rounding(a.dtype, b.dtype);
-  const double squares = std::max(0.0, dot(sums, sums) - unit * unit / 6 * (dot(x, x) + dot(y, y)));
   if (squares > 0) {
     const double elements = static_cast<double>(std::max<std::int64_t>(1, error.count));
     const double peak = a.stats.l2 > 0 ? a.stats.abs_max / a.stats.l2 * std::sqrt(elements) : 1;

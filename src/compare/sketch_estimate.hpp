@@ -7,6 +7,9 @@
 
 namespace tenscope::compare {
 
+// The scalar product of two tensors, about.
+double dot(const Sketch& x, const Sketch& y);
+
 // How far two tensors are apart, from their statistics and sketches alone. Both are the same part of a whole.
 PairError estimate(const TensorRecord& a, const TensorRecord& b, const Sketch& x, const Sketch& y);
 

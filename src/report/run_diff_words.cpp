@@ -509,8 +509,8 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
   std::string text;
   if (diff.verdict == DiffVerdict::Unknown)
     text = diff.unknown > 0
-               ? fmt::format("unknown: {} by nobody knows how much, since only statistics were kept",
-                             diff.unknown == 1 ? "1 tensor differs" : fmt::format("{} tensors differ", diff.unknown))
+               ? fmt::format("unknown: of {} only statistics were kept, which do not tell how far they are apart",
+                             diff.unknown == 1 ? "1 tensor" : fmt::format("{} tensors", diff.unknown))
                : "unknown: what was compared agrees, but not enough was compared to say more";
   else if (diff.rows && !diff.rows->is_complete())
     text = fmt::format("equal as far as compared: {}, {}", row_coverage_in_words(*diff.rows),

@@ -4,6 +4,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -74,9 +75,10 @@ std::int64_t summands_of(const Shard& shard) {
 
 // One rank's part, and what it is a part of.
 struct Part {
+  EventId id;
   Shard shard;
   TensorRecord record;
-  TensorData data;
+  TensorData data;  // once it was loaded
 };
 
 class Assembler {
@@ -91,12 +93,20 @@ class Assembler {
       for (std::size_t i = 0; i < place.size(); ++i)
         if (is_replicated(shard->placements[i])) place[i] = 0;
       if (!seen.insert(std::move(place)).second) continue;
-      parts_.push_back({std::move(*shard), std::get<TensorRecord>(event.value), reader.tensor(id)});
+      parts_.push_back({id, std::move(*shard), std::get<TensorRecord>(event.value), {}});
     }
     check();
   }
 
-  TensorData assemble() const {
+  WholeParts parts() const {
+    WholeParts result{
+        .shape = parts_.front().shard.shape, .operation = std::string(operation_of_parts()), .events = {}};
+    for (const Part& part : parts_) result.events.push_back(part.id);
+    return result;
+  }
+
+  TensorData assemble() {
+    for (Part& part : parts_) part.data = reader_.tensor(part.id);
     const std::string_view operation = operation_of_parts();
     auto whole = std::make_shared<Whole>();
     whole->shape = parts_.front().shard.shape;
@@ -151,6 +161,12 @@ class Assembler {
       throw Error(ErrorCode::NotFound,
                   told(fmt::format("is spread over ranks, and {} of {} parts are there; `rank` gives those of one rank",
                                    parts_.size(), expected)));
+    const std::string_view operation = operation_of_parts();
+    constexpr std::array<std::string_view, 6> kKnown = {"", "sum", "avg", "min", "max", "product"};
+    if (std::ranges::find(kKnown, operation) == kKnown.end())
+      throw Error(ErrorCode::Unsupported, told(fmt::format("is made of parts by '{}', which is not known", operation)));
+    if (!operation.empty() && kind_of(parts_.front().record.dtype) == DTypeKind::Complex)
+      throw Error(ErrorCode::Unsupported, told("is a sum of complex parts, which are not added up here"));
   }
 
   // f(offset in the whole, offset in the part, how many elements lie behind each other in both), in elements.
@@ -181,15 +197,11 @@ class Assembler {
 
   DType dtype_of_result() const {
     const DType dtype = parts_.front().record.dtype;
-    if (kind_of(dtype) == DTypeKind::Complex)
-      throw Error(ErrorCode::Unsupported, told("is a sum of complex parts, which are not added up here"));
     return item_size(dtype) < 4 ? DType::F32 : kind_of(dtype) == DTypeKind::Float ? dtype : DType::F64;
   }
 
   void reduce(std::string_view operation, std::size_t count, Whole& whole) const {
     const bool is_least = operation == "min", is_most = operation == "max", is_product = operation == "product";
-    if (!is_least && !is_most && !is_product && operation != "sum" && operation != "avg")
-      throw Error(ErrorCode::Unsupported, told(fmt::format("is made of parts by '{}', which is not known", operation)));
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     std::vector<double> total(count, is_least ? kInfinity : is_most ? -kInfinity : is_product ? 1 : 0);
     for (const Part& part : parts_)
@@ -277,6 +289,10 @@ std::vector<EventId> parts_of(const Reader& reader, EventId id) {
     last_writer = writer;
   }
   return parts;
+}
+
+WholeParts whole_parts(const Reader& reader, std::span<const EventId> parts) {
+  return Assembler(reader, parts).parts();
 }
 
 TensorData assemble(const Reader& reader, std::span<const EventId> parts) {
