@@ -378,6 +378,46 @@ def test_stages_that_have_a_part_of_the_model(tmp_path):
     assert json.dumps(found).count("put together of their parts") == 1
 
 
+@pytest.mark.parametrize("is_reversed", [True, False])
+def test_a_stage_may_be_matched_with_a_module_inside_another_one(tmp_path, is_reversed):
+    """Stages that are a Sequential of an embedding and a block, against stages that have all of it in one module."""
+    random = np.random.default_rng(5)
+    new = {key: random.normal(size=(8, 8)).astype(np.float32) for key in ("tok", "pos", "block", "head")}
+    values = {key: random.normal(size=(4, 8)).astype(np.float32) for key in ("x", "tok", "pos", "sum", "block", "head")}
+    paths = [{"embed": "0", "tok": "0.tok", "pos": "0.pos", "block": "1"}, {"tok": "tok", "pos": "pos", "block": "block"}]
+
+    def record(name, path, root, ranks):
+        def call(run, module, inputs, output, inside=()):
+            about = {"scope": module, "root": root, "cls": (module or root).strip("#0").split(".")[-1], "call": 0}
+            at = f"{module}." if module else ""
+            run.record(module, kind="enter", phase="forward", **about)
+            run.record(f"{at}input.0", values[inputs], io="input", phase="forward", **about)
+            for one in inside:
+                call(run, *one)
+            run.record(f"{at}output", values[output], io="output", phase="forward", **about)
+            run.record(module, kind="exit", phase="forward", **about)
+
+        for rank in range(ranks):
+            with tenscope.Run(tmp_path, name=name, rank=rank, world_size=ranks, join=rank > 0, metadata=False) as run:
+                is_last = rank >= ranks // 2
+                for key in ("head",) if is_last else ("tok", "pos", "block"):
+                    module = path.get(key, key)
+                    about = {"scope": module, "root": root, "cls": key, "io": "param", "phase": "init", "step": 0}
+                    run.record(f"{module}.weight", new[key], **about)
+                parts = [(path["tok"], "x", "tok"), (path["pos"], "x", "pos")]
+                if "embed" in path:
+                    parts = [(path["embed"], "x", "sum", parts)]
+                if is_last:
+                    call(run, "", "block", "head", [("head", "block", "head")])
+                else:
+                    call(run, "", "x", "block", [*parts, (path["block"], "sum", "block")])
+        return tmp_path / name
+
+    runs = [record("two", paths[0], "Sequential#0", 2), record("four", paths[1], "Stage#0", 4)]
+    found = diff(*(reversed(runs) if is_reversed else runs), check=0)
+    assert found["verdict"] == "equal" and found["origins"] == []
+
+
 def test_ranks_that_have_exchanged_their_data(tmp_path):
     """The sums over ranks are the same, and yet each rank has what the other should have."""
     events = network()

@@ -190,8 +190,13 @@ class Builder {
     return false;
   }
 
+  // In the skeleton, or in a run of which a rank's outermost module stands for one inside the skeleton's.
   bool is_outermost(const SlotKey& key) const {
-    return key.node >= 0 && table_.tree().nodes[static_cast<std::size_t>(key.node)].parent < 0;
+    if (key.node < 0) return false;
+    if (table_.tree().nodes[static_cast<std::size_t>(key.node)].parent < 0) return true;
+    return std::ranges::any_of(table_.slots().at(key).runs, [](const SlotParts& parts) {
+      return std::ranges::any_of(parts.items, [](const Item* item) { return item->scope == 0; });
+    });
   }
 
   bool is_input_or_parameter(const SlotKey& key) const {

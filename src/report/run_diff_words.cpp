@@ -524,6 +524,10 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
     text = "equal numbers: every tensor on both sides agrees bit for bit";
   else if (diff.noise == 0)
     text = "equal numbers: every tensor on both sides has the same values";
+  else if (diff.compared < diff.total_a)
+    text =
+        fmt::format("equal within tolerance as far as compared: {} of {} tensors and other values, only rounding noise",
+                    diff.compared, diff.total_a);
   else
     text = "equal within tolerance: only rounding noise";
   if (!diff.renamed.empty()) text += fmt::format("; {} renamed", renamed_in_words(diff));
