@@ -384,7 +384,10 @@ def test_a_stage_may_be_matched_with_a_module_inside_another_one(tmp_path, is_re
     random = np.random.default_rng(5)
     new = {key: random.normal(size=(8, 8)).astype(np.float32) for key in ("tok", "pos", "block", "head")}
     values = {key: random.normal(size=(4, 8)).astype(np.float32) for key in ("x", "tok", "pos", "sum", "block", "head")}
-    paths = [{"embed": "0", "tok": "0.tok", "pos": "0.pos", "block": "1"}, {"tok": "tok", "pos": "pos", "block": "block"}]
+    paths = [
+        {"embed": "0", "tok": "0.tok", "pos": "0.pos", "block": "1"},
+        {"tok": "tok", "pos": "pos", "block": "block"},
+    ]
 
     def record(name, path, root, ranks):
         def call(run, module, inputs, output, inside=()):
