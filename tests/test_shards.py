@@ -153,6 +153,22 @@ def test_show_takes_the_lowest_rank(tmp_path):
     assert json.loads(done.stdout)["values"] == [1, 1] and tenscope.open(tmp_path / "run")["x"].tolist() == [1, 1]
 
 
+def test_sums_whose_masks_are_not_there(tmp_path):
+    """As torch names what an embedding with a sharded vocabulary gives, and as earlier versions recorded it."""
+
+    def record(run, rank):
+        shard = {"mesh": [2], "placements": ["MaskP(sum, torch.Size([4, 2]), 0)"], "shape": [1, 2]}
+        meta = {"shard": {**shard, "coordinate": [rank], "offset": [0, 0]}}
+        run.record("tok.output", np.full((1, 2), rank), meta=json.dumps(meta))
+
+    run = as_ranks(tmp_path, 2, record)
+    with pytest.raises(tenscope.Error, match=r"'tok.output' is a masked partial sum .* masks were not recorded"):
+        run["tok.output"]
+    assert run.rank(1)["tok.output"].tolist() == [[1, 1]]
+    done = subprocess.run([TENSCOPE, "show", tmp_path / "run", "tok.output"], capture_output=True, text=True)
+    assert done.returncode == 2 and "masks were not recorded" in done.stderr
+
+
 DTENSORS = """
 import torch, torch.distributed as dist, tenscope, pickle, sys
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -177,6 +193,15 @@ with tenscope.init("runs", name="dtensors"):
     parts = DTensor.from_local(torch.full((3, 2), float(dist.get_rank() + 1)), mesh, [Partial(), Shard(1)])
     tenscope.record("partial", parts)
     wholes["partial"] = parts.full_tensor().numpy()
+    for name, placements in {"embedded": [Replicate(), Shard(0)], "embedded_batch": [Shard(0), Replicate()]}.items():
+        vocabulary = distribute_tensor(torch.randn(7, 3, generator=random), mesh, [Replicate(), Shard(0)])
+        ids = distribute_tensor(torch.randint(7, (4, 5), generator=random), mesh, placements[:1] + [Replicate()])
+        embedded = torch.nn.functional.embedding(ids, vocabulary)
+        assert "MaskP" in str(embedded.placements[1])
+        before = embedded.to_local().clone()
+        tenscope.record(name, embedded)
+        assert torch.equal(embedded.to_local(), before)
+        wholes[name] = embedded.full_tensor().numpy()
 if dist.get_rank() == 0:
     pickle.dump(wholes, open("wholes.pkl", "wb"))
 dist.destroy_process_group()
@@ -208,7 +233,8 @@ def test_dtensors_against_torch(tmp_path):
         assert rank.returncode == 0, errors
     run = tenscope.open(tmp_path / "runs" / "dtensors")
     wholes = pickle.loads((tmp_path / "wholes.pkl").read_bytes())
-    assert len(wholes) == 25
+    assert len(wholes) == 27
     for name, whole in wholes.items():
         np.testing.assert_array_equal(run[name], whole, err_msg=name)
     assert run.event("mesh2.0").meta["shard"]["names"] == ["data", "model"]
+    assert run.event("embedded_batch").meta["shard"]["placements"] == ["S(0)", "P(sum)"]

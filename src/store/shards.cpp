@@ -65,6 +65,9 @@ std::string_view operation_of(std::string_view placement) {
 
 bool is_replicated(std::string_view placement) { return placement == "R"; }
 
+// What torch calls the result of an embedding with a sharded vocabulary: rows of other ranks' ids are anything.
+bool is_masked(std::string_view placement) { return placement.starts_with("MaskP("); }
+
 // How many parts each element is the sum of.
 std::int64_t summands_of(const Shard& shard) {
   std::int64_t count = 1;
@@ -93,6 +96,11 @@ class Assembler {
       for (std::size_t i = 0; i < place.size(); ++i)
         if (is_replicated(shard->placements[i])) place[i] = 0;
       if (!seen.insert(std::move(place)).second) continue;
+      if (std::ranges::any_of(shard->placements, is_masked))
+        throw Error(
+            ErrorCode::Unsupported,
+            told("is a masked partial sum over ranks, and the masks were not recorded: its parts do not add up; "
+                 "`rank` gives those of one rank"));
       parts_.push_back({id, std::move(*shard), std::get<TensorRecord>(event.value), {}});
     }
     check();

@@ -35,13 +35,31 @@ def stand_in(tensor: Any) -> tuple[Any, str] | None:
         with _unseen(), sys.modules["torch"].no_grad():
             return tensor.trigger_wait(), ""
     if is_dtensor(tensor):
-        return tensor._local_tensor, f'"shard":{json.dumps(placement_of(tensor))}'
+        local, placement = _without_masked(tensor)
+        return local, f'"shard":{json.dumps(placement)}'
     return None
 
 
 def is_dtensor(tensor: Any) -> bool:
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, getattr(module, "DTensor", ()))
+
+
+def _without_masked(tensor: Any) -> tuple[Any, dict[str, Any]]:
+    """A DTensor's local part and its placement. What an embedding with a sharded vocabulary gives on each rank has rows
+    of ids that the rank does not have; torch sets them to zero when it adds the parts up, by a mask that it forgets
+    then. Here they are zero at once, so that the parts are plain summands. Without a mask they are left as they are.
+    """
+    local, placement = tensor._local_tensor, placement_of(tensor)
+    for i, place in enumerate(tensor._spec.placements):
+        mask = getattr(getattr(place, "mask_buffer", None), "data", None)
+        if mask is None or mask.shape != local.shape[: mask.ndim]:
+            continue
+        rows = mask.reshape(mask.shape + (1,) * (local.ndim - mask.ndim))
+        with _unseen(), sys.modules["torch"].no_grad():
+            local = local.masked_fill(rows, 0)
+        placement["placements"][i] = f"P({place.reduce_op})"
+    return local, placement
 
 
 def placement_of(tensor: Any) -> dict[str, Any]:
