@@ -50,8 +50,8 @@ inline constexpr std::string_view kShapesOnlyNote = "shapes_only";        // a c
 inline constexpr std::string_view kPipelineStageNote = "pipeline_stage";  // which stage of a pipeline a module is
 inline constexpr std::string_view kOutOfSyncNote = "out_of_sync";         // tensors in which the ranks differ
 // Settings in force (phase init).
-inline constexpr std::array<std::string_view, 7> kSettingNotes{"seeds",   "determinism", "precision", "backends",
-                                                               "threads", "versions",    "optimizer"};
+inline constexpr std::array<std::string_view, 8> kSettingNotes{"seeds",   "determinism", "precision", "backends",
+                                                               "threads", "versions",    "optimizer", "layout"};
 
 // Why events were dropped (the name of an event of kind Dropped), where the user set that limit.
 inline constexpr std::string_view kWatchLimit = "watch: max_changes reached";

@@ -5,18 +5,35 @@
 
 namespace tenscope::compare {
 
-// Over all notes of the beginning whose meta is an object; the first process that has a setting counts.
-Settings settings_of(const Timeline& timeline, const Interner& interner) {
+namespace {
+
+constexpr std::string_view kLayout = "layout", kOfOneRank = "layout.coordinates";
+
+// Over all notes of the beginning whose meta is an object. The first that has a setting counts; of the layout the last,
+// which is noted again when more is known of it.
+Settings settings_of(const Lane& lane, const Interner& interner) {
   Settings settings;
   simdjson::dom::parser parser;
-  for (const Lane& lane : timeline.lanes)
-    for (const Item& item : lane.items) {
-      if (item.kind != EventKind::Note || item.phase != Phase::Init || item.text == 0) continue;
-      simdjson::dom::object object;
-      if (parser.parse(simdjson::padded_string(interner.text(item.text))).get(object) != simdjson::SUCCESS) continue;
-      for (const auto& [key, value] : object)
-        settings.try_emplace(fmt::format("{}.{}", interner.text(item.name), key), simdjson::minify(value));
+  for (const Item& item : lane.items) {
+    if (item.kind != EventKind::Note || item.phase != Phase::Init || item.text == 0) continue;
+    simdjson::dom::object object;
+    if (parser.parse(simdjson::padded_string(interner.text(item.text))).get(object) != simdjson::SUCCESS) continue;
+    const std::string_view note = interner.text(item.name);
+    for (const auto& [key, value] : object) {
+      const auto [setting, is_new] = settings.try_emplace(fmt::format("{}.{}", note, key), simdjson::minify(value));
+      if (!is_new && note == kLayout) setting->second = simdjson::minify(value);
     }
+  }
+  return settings;
+}
+
+}  // namespace
+
+// The first process that has a setting counts.
+Settings settings_of(const Timeline& timeline, const Interner& interner) {
+  Settings settings;
+  for (const Lane& lane : timeline.lanes) settings.merge(settings_of(lane, interner));
+  settings.erase(std::string(kOfOneRank));
   return settings;
 }
 

@@ -68,11 +68,13 @@ class TextReport {
            diff_.first_bit_difference->place.step == diff_.first_divergence->place.step;
   }
 
-  // Right behind the answer: in an upgrade that is what one looks for. Versions first.
+  // Right behind the answer: in an upgrade that is what one looks for. Versions first, the layout of ranks last.
   void settings() {
     std::vector<DiffSetting> sorted = diff_.settings;
-    std::stable_partition(sorted.begin(), sorted.end(),
-                          [](const DiffSetting& setting) { return setting.name.starts_with("versions."); });
+    const auto place = [](const DiffSetting& setting) {
+      return setting.name.starts_with("versions.") ? 0 : setting.name.starts_with("layout.") ? 2 : 1;
+    };
+    std::ranges::stable_sort(sorted, {}, place);
     for (std::size_t i = 0; i < sorted.size() && i < options_.top; ++i)
       field(i == 0 ? "settings" : "", setting_in_words(sorted[i]));
     if (sorted.size() > options_.top) field("", fmt::format("... {} more", sorted.size() - options_.top));

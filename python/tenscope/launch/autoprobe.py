@@ -26,6 +26,7 @@ from torch.optim import optimizer as _optim
 
 from tenscope import _core
 from tenscope.launch import session
+from tenscope.launch.layout import Layout, watch_meshes
 from tenscope.launch.options import Options
 from tenscope.launch.when_imported import WhenImported
 from tenscope.metadata.packages import imported_versions
@@ -51,6 +52,7 @@ def start() -> None:
     _watch_scaler(torch.amp.GradScaler)
     sharded = "torch.distributed.fsdp.sharded_grad_scaler"
     WhenImported(sharded, lambda: _watch_scaler(sys.modules[sharded].ShardedGradScaler)).install()
+    watch_meshes(lambda mesh: _probe.has_mesh(mesh))
     os.register_at_fork(after_in_child=_forked)
     atexit.register(_finish)
 
@@ -173,6 +175,7 @@ class AutoProbe(Probe):
         self._finished = False
         self._passed_over: set[str] = set()
         self._scaled: dict[int, tuple] = {}  # what GradScaler made: a reference to it, the loss, and the scale
+        self._layout = Layout()
         self._versions: dict[str, str] = {}
         self._noted_optimizers: weakref.WeakSet = weakref.WeakSet()
 
@@ -196,6 +199,7 @@ class AutoProbe(Probe):
 
     def begin_outermost(self, info: ModuleInfo, module) -> None:
         self._open()
+        self._note_layout()
         self._follow_program(begins=True)
         self._look_for_hand_made_step()
         if not self._trains and _has_state(info.root) and not session.is_joined():
@@ -377,11 +381,23 @@ class AutoProbe(Probe):
             run.step(self._step)
         for name, settings in settings_in_force().items():
             self._note_settings(name, settings)
+        self._layout.forget()
+        self._note_layout()
         self._versions = imported_versions()
         self._note_settings("versions", {"python": platform.python_version(), **self._versions})
         util = sys.modules.get("multiprocessing.util")
         if util is not None and is_first:
             util.Finalize(None, _finish, exitpriority=10)  # a worker ends without atexit; the run is closed after that
+
+    @_contained
+    def has_mesh(self, mesh) -> None:
+        self._layout.add(mesh)
+
+    def _note_layout(self) -> None:
+        """At the first call, and again where the program has made a mesh since, or torch.distributed has begun."""
+        layout = self._layout.news()
+        if layout is not None:
+            self._note_settings("layout", layout)
 
     def _note_settings(self, name: str, settings: dict) -> None:
         self.record(name, kind="note", phase="init", site="", meta=json.dumps(settings))
@@ -394,6 +410,7 @@ class AutoProbe(Probe):
             return
         self._look_for_hand_made_step()
         self.finish_backward()
+        self._note_layout()
         for root in self.registry.roots:
             silent = [info.path for info in root.infos if info.wanted and info.callable and not info.counter[0]]
             if silent:
