@@ -17,6 +17,7 @@
 #include "compare/check_origins.hpp"
 #include "compare/noise.hpp"
 #include "compare/rank_diff.hpp"
+#include "compare/stage_transfers.hpp"
 #include "kernels/element.hpp"
 #include "kernels/element_reader.hpp"
 #include "tenscope/error.hpp"
@@ -33,6 +34,8 @@ constexpr std::array kRules = {
               "number of infinite elements that is still fine"},
     CheckRule{"overflow", "values near the end of their dtype", 0.5, "part of the dtype's largest number"},
     CheckRule{"ranks-out-of-sync", "parameters that differ between ranks", 0, "relative difference that is still fine"},
+    CheckRule{"pipeline-transfer", "a stage of a pipeline received something else than another one sent", 0,
+              "relative difference (L2) that is still fine"},
     CheckRule{"exploding-gradient", "a very large gradient", 1e3, "Euclidean norm"},
     CheckRule{"no-gradient", "a parameter without a gradient, or whose gradient is always zero", 1,
               "calls of backward"},
@@ -126,10 +129,12 @@ class Checker {
 
   CheckReport check() {
     compare::OriginTracer tracer(reader_, limit("nan").value_or(0), limit("inf").value_or(0));
+    compare::StageTransfers transfers(reader_);
     std::set<std::int64_t> steps;
     for (EventId id = 0; id < reader_.event_count(); ++id) {
       const Event event = reader_.event(id);
       tracer.look_at(id, event);
+      transfers.look_at(id, event);
       if (event.kind != EventKind::Value && event.kind != EventKind::Change) continue;
       if (const auto* tensor = std::get_if<TensorRecord>(&event.value)) {
         look_at(id, event, *tensor);
@@ -145,6 +150,7 @@ class Checker {
     look_at_units();
     look_at_parameters();
     look_at_ranks();
+    look_at_transfers(transfers);
     report_.findings = tracer.findings(limit("nan").has_value(), limit("inf").has_value());
     for (const CheckRule& rule : kRules) {
       const std::string code(rule.code);
@@ -386,6 +392,14 @@ class Checker {
         report("ranks-out-of-sync", difference.place, difference.rel_max,
                fmt::format("{} differs on rank {} from step {} on", difference.place.name, difference.ranks.front(),
                            difference.place.step));
+  }
+
+  void look_at_transfers(compare::StageTransfers& transfers) {
+    const auto most = limit("pipeline-transfer");
+    if (!most) return;
+    for (const compare::WrongTransfer& wrong : transfers.find(*most))
+      report("pipeline-transfer", wrong.place, wrong.rel_l2, wrong.message);
+    looked_at_["pipeline-transfer"] = transfers.compared();
   }
 
   const Reader& reader_;

@@ -8,6 +8,7 @@
 #include <map>
 #include <tuple>
 
+#include "compare/pipeline_stage.hpp"
 #include "compare/run_values.hpp"
 #include "tenscope/diff.hpp"
 #include "tenscope/error.hpp"
@@ -34,14 +35,6 @@ struct Moment {
   int nth;
   auto operator<=>(const Moment&) const = default;
 };
-
-// The stages of a pipeline that this rank runs, by root.
-std::map<compare::TextId, compare::TextId> stages_of(const compare::Lane& lane, compare::Interner& interner) {
-  std::map<compare::TextId, compare::TextId> stages;
-  for (const Item& item : lane.items)
-    if (item.kind == EventKind::Note && interner.text(item.name) == "pipeline_stage") stages[item.root] = item.text;
-  return stages;
-}
 
 class RankComparison {
  public:
@@ -94,7 +87,7 @@ class RankComparison {
   }
 
   void compare_lane(std::size_t lane) {
-    const auto stages = stages_of(timeline_.lanes[lane], interner_);
+    const auto stages = compare::stages_of(timeline_.lanes[lane], interner_);
     std::map<Moment, int> counts;
     for (const Item& item : timeline_.lanes[lane].items) {
       if (!is_shared(lane, item)) continue;
@@ -102,7 +95,7 @@ class RankComparison {
       const compare::TextId part =
           stage == stages.end()
               ? item.part
-              : interner_.text(fmt::format("{} {}", interner_.text(stage->second), interner_.text(item.part)));
+              : interner_.text(fmt::format("stage {} {}", stage->second.stage, interner_.text(item.part)));
       const Tensor tensor{item.root, item.name, item.io, part};
       Moment moment{tensor, item.step, item.io == compare::Io::Grad ? compare::Phase::None : item.phase, 0};
       moment.nth = counts[moment]++;

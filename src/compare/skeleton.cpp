@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "compare/pipeline_stage.hpp"
+
 namespace tenscope::compare {
 namespace {
 
@@ -25,23 +27,15 @@ bool is_of_forward(const Item& item) {
   return is_call(item) || (!is_inner_backward(item) && item.io != Io::Grad && item.io != Io::Param);
 }
 
-// Which stage of a pipeline each root of a lane is, by what the recording says of it.
-std::map<TextId, TextId> stages_of(const Lane& lane, const Interner& interner) {
-  std::map<TextId, TextId> stages;
-  for (const Item& item : lane.items)
-    if (item.kind == EventKind::Note && interner.text(item.name) == "pipeline_stage") stages[item.root] = item.text;
-  return stages;
-}
-
 // What the lanes that were merged so far have.
 struct Covered {
   std::set<Scope> scopes;
-  std::map<TextId, std::set<TextId>> stages;  // of each root
+  std::map<TextId, std::set<std::int64_t>> stages;  // of each root
 
   void add(const Lane& lane, const Interner& interner) {
     for (const Item& item : lane.items)
       if (item.root != 0) scopes.insert({item.root, item.scope});
-    for (const auto& [root, stage] : stages_of(lane, interner)) stages[root].insert(stage);
+    for (const auto& [root, stage] : stages_of(lane, interner)) stages[root].insert(stage.stage);
   }
 };
 
@@ -55,7 +49,7 @@ std::vector<Item> own_items(const Lane& lane, Covered& covered, Interner& intern
       return item.kind == EventKind::Enter && item.root == root && item.scope != 0 &&
              covered.scopes.contains({root, item.scope});
     });
-    if (has_same_names && !known->second.contains(stage)) renamed.insert(root);
+    if (has_same_names && !known->second.contains(stage.stage)) renamed.insert(root);
   }
   std::vector<Item> result;
   std::set<Scope> own;
@@ -68,7 +62,7 @@ std::vector<Item> own_items(const Lane& lane, Covered& covered, Interner& intern
     result.push_back(item);
   }
   covered.scopes.insert(own.begin(), own.end());
-  for (const auto& [root, stage] : stages_of(lane, interner)) covered.stages[root].insert(stage);
+  for (const auto& [root, stage] : stages_of(lane, interner)) covered.stages[root].insert(stage.stage);
   return result;
 }
 

@@ -26,7 +26,13 @@ def pipeline_stage(module) -> dict | None:
     stage = None if frame is None else frame.f_locals.get("self")
     if getattr(stage, "submod", None) is not module:
         return None
-    return {"stage": stage.stage_index, "stages": stage.num_stages}
+    told = {"stage": stage.stage_index, "stages": stage.num_stages}
+    ranks = getattr(stage, "stage_index_to_group_rank", None)
+    if stage.stage_index and ranks and stage.stage_index - 1 in ranks:
+        distributed = sys.modules["torch.distributed"]
+        group = stage.group or distributed.group.WORLD
+        told["receives_from"] = distributed.get_global_rank(group, ranks[stage.stage_index - 1])
+    return told
 
 
 def is_made_by_compiler(module) -> bool:
