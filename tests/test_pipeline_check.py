@@ -316,6 +316,20 @@ def test_values_that_are_rounded_on_their_way(tmp_path, values):
     assert pipeline.check(values) == ([], 4)
 
 
+@pytest.mark.parametrize("is_wrong", [True, False])
+def test_a_stage_that_misses_the_end_of_a_step(tmp_path, is_wrong):
+    """Its optimizer leaves one step out, so that its steps are counted otherwise."""
+    pipeline = Pipeline(tmp_path)
+    pipeline.note_stage(0, stage=0, stages=2)
+    pipeline.note_stage(1, stage=1, stages=2, receives_from=0)
+    for i in range(12):
+        pipeline.call(0, 100 + i, i, step=i // 4)
+        pipeline.call(1, 8 if is_wrong and i == 9 else i, 200 + i, step=min(i // 4, 1))
+    found, looked_at = pipeline.check()
+    assert looked_at == 12
+    assert [(one["rank"], one["call"]) for one in found] == ([(1, 9)] if is_wrong else [])
+
+
 def test_a_stage_that_received_nothing_right(tmp_path):
     pipeline = Pipeline(tmp_path)
     pipeline.note_stage(0, stage=0, stages=2)

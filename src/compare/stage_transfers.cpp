@@ -76,7 +76,8 @@ void StageTransfers::look_at(EventId id, const Event& event) {
 }
 
 void StageTransfers::add(Stage& stage, EventId id, const Event& event, const TensorRecord& record) {
-  if (event.io != Io::Input && event.io != Io::Output && event.io != Io::GradInput && event.io != Io::GradOutput) return;
+  if (event.io != Io::Input && event.io != Io::Output && event.io != Io::GradInput && event.io != Io::GradOutput)
+    return;
   const auto dot = event.name.find('.');
   const bool is_float = kind_of(record.dtype) == DTypeKind::Float;
   Tensor tensor{.id = id,
@@ -103,10 +104,12 @@ void StageTransfers::add(Stage& stage, EventId id, const Event& event, const Ten
   (event.io == Io::Input ? pass.inputs : pass.outputs).push_back(std::move(tensor));
 }
 
-// A step that one of them did not finish, since the run ended, is compared as far as it goes.
+// A step that one of them did not finish, since the run ended, is compared as far as it goes. Where a stage has missed
+// the end of a step, its steps are counted otherwise: then calls go by their order in the whole run, if that agrees
+// better.
 std::vector<StageTransfers::Pair> StageTransfers::pairs_of(const Stage& sender, const Stage& receiver,
                                                            bool is_declared) {
-  std::vector<Pair> pairs;
+  std::vector<Pair> pairs, in_order;
   for (const auto& [step, received] : receiver.by_step) {
     const auto sent = sender.by_step.find(step);
     if (sent == sender.by_step.end()) continue;
@@ -115,12 +118,14 @@ std::vector<StageTransfers::Pair> StageTransfers::pairs_of(const Stage& sender, 
     for (std::size_t i = 0; i < std::min(received.size(), sent->second.size()); ++i)
       pairs.push_back({&sender.passes[sent->second[i]], &receiver.passes[received[i]]});
   }
-  return pairs;
+  if (pairs.size() == receiver.passes.size() || sender.passes.size() != receiver.passes.size()) return pairs;
+  for (std::size_t i = 0; i < sender.passes.size(); ++i) in_order.push_back({&sender.passes[i], &receiver.passes[i]});
+  return agreeing(in_order) > agreeing(pairs) ? in_order : pairs;
 }
 
-std::size_t StageTransfers::agreeing(const Stage& sender, const Stage& receiver) const {
+std::size_t StageTransfers::agreeing(const std::vector<Pair>& pairs) {
   std::size_t count = 0;
-  for (const Pair& pair : pairs_of(sender, receiver, true))
+  for (const Pair& pair : pairs)
     for (std::size_t i = 0; i < std::min(pair.sent->outputs.size(), pair.received->inputs.size()); ++i)
       count += is_same(pair.sent->outputs[i], pair.received->inputs[i]) ? 1 : 0;
   return count;
@@ -143,8 +148,9 @@ void StageTransfers::find_declared_links() {
     if (senders.empty()) continue;
     const auto place = static_cast<std::size_t>(std::ranges::find(alike, receiver) - alike.begin());
     std::size_t best = senders[declared->receives_from < 0 && place < senders.size() ? place : 0];
+    const auto votes = [&](std::size_t sender) { return agreeing(pairs_of(stages_[sender], stages_[receiver], true)); };
     for (const std::size_t sender : senders)
-      if (agreeing(stages_[sender], stages_[receiver]) > agreeing(stages_[best], stages_[receiver])) best = sender;
+      if (votes(sender) > votes(best)) best = sender;
     // What a stage is given by keyword is its own. Positional arguments are recorded first.
     const auto inputs = static_cast<std::size_t>(
         std::ranges::count_if(stages_[receiver].passes.front().inputs, &is_positional<Tensor>));
@@ -194,8 +200,7 @@ void StageTransfers::link_by_content(std::size_t receiver, std::size_t input) {
   }
   const auto best = std::ranges::max_element(votes, {}, [](const auto& vote) { return vote.second; });
   if (best == votes.end() || best->second.first < kLeastAgreeing || 2 * best->second.first <= calls) return;
-  links_.push_back(
-      {.sender = best->first.first, .output = best->first.second, .receiver = receiver, .input = input});
+  links_.push_back({.sender = best->first.first, .output = best->first.second, .receiver = receiver, .input = input});
 }
 
 // Relative, Euclidean. Infinite where it is not known.
@@ -275,9 +280,8 @@ void StageTransfers::compare_link(const Link& link, double most) {
       // The micro-batches may be taken in another order. Then their gradients go back in it.
       const auto made = pair.received->grad_inputs.find(received.suffix);
       const auto& arrived = origin->grad_outputs;
-      if (made != pair.received->grad_inputs.end() && std::ranges::any_of(arrived, [&](const auto& gradient) {
-            return is_same(gradient.second, made->second);
-          }))
+      if (made != pair.received->grad_inputs.end() &&
+          std::ranges::any_of(arrived, [&](const auto& gradient) { return is_same(gradient.second, made->second); }))
         continue;
     }
     if (rel_l2 <= most || (origin == nullptr && !is_sure && !(rel_l2 <= kNear))) continue;

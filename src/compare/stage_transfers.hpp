@@ -79,7 +79,7 @@ class StageTransfers {
   void find_declared_links();
   void find_links_by_content();
   void link_by_content(std::size_t receiver, std::size_t input);
-  std::size_t agreeing(const Stage& sender, const Stage& receiver) const;
+  static std::size_t agreeing(const std::vector<Pair>& pairs);
   static std::vector<Pair> pairs_of(const Stage& sender, const Stage& receiver, bool is_declared);
 
   void compare_link(const Link& link, double most);
