@@ -115,11 +115,14 @@ class Judge {
       pair.finding = "NaN or infinities are on one side only";
     } else if (pair.error > rounding_limit(a, b)) {
       pair.is_changed = true;
-      pair.finding =
-          pair.rounding == 0
-              ? fmt::format("the values differ by {:.2g} (Euclidean, relative)", pair.error)
-              : fmt::format("the values differ by {:.2g} (Euclidean, relative), where {:.2g} is normal for {}",
-                            pair.error, pair.rounding, pair.coarser);
+      const bool is_part = !one.layout.of_a.empty() || !one.layout.of_b.empty();
+      const std::string of_part = is_part ? "in " + pair.layout + " " : "";
+      if (one.distance.scale == 0)
+        pair.finding = fmt::format("{}it is nothing but zeros in a, and not in b", of_part);
+      else
+        pair.finding = fmt::format("{}the values differ by {:.2g} (Euclidean, relative)", of_part, pair.error);
+      if (pair.rounding > 0)
+        pair.finding += fmt::format(", where {:.2g} is normal for {}", pair.rounding, pair.coarser);
     }
     return pair;
   }
@@ -164,22 +167,27 @@ class Judge {
 
   // Of tensors that one rule pairs, those that lie in another order than most.
   void find_odd_layouts() {
-    std::map<std::pair<std::string, std::string>, std::map<std::string, std::vector<WeightPair*>>> groups;
+    std::map<std::tuple<std::string, std::string, Shape>, std::map<std::string, std::vector<WeightPair*>>> groups;
     for (std::size_t i = 0; i < diff_.pairs.size(); ++i) {
       WeightPair& pair = diff_.pairs[i];
       const Layout& layout = match_.pairs[i].layout;
       const bool is_part = !layout.of_a.empty() || !layout.of_b.empty();  // judge_parts
-      if (!pair.is_changed && pair.how != "tied" && !is_part) groups[texts(pair)][pair.layout].push_back(&pair);
+      const auto [text_a, text_b] = texts(pair);
+      if (!pair.is_changed && pair.how != "tied" && !is_part)
+        groups[{text_a, text_b, without_ones(pair.a.shape)}][pair.layout].push_back(&pair);
     }
-    for (auto& [names, by_layout] : groups) {
+    for (auto& [kind, by_layout] : groups) {
       if (by_layout.size() < 2) continue;
       const auto most = std::ranges::max_element(by_layout, {}, [](const auto& one) { return one.second.size(); });
       for (auto& [layout, members] : by_layout) {
-        if (members.size() * 2 > most->second.size()) continue;
+        if (&layout == &most->first) continue;
+        const std::size_t usual = most->second.size();
         for (WeightPair* pair : members) {
           pair->is_changed = true;
-          pair->finding = fmt::format("it is {}, where the other {} of its kind are {}", order_words(layout),
-                                      most->second.size(), order_words(most->first));
+          pair->finding =
+              fmt::format("it is {}, where {}{} of its kind {} {}{}", order_words(layout),
+                          by_layout.size() == 2 ? "the other " : "", usual, usual == 1 ? "is" : "are",
+                          order_words(most->first), members.size() == usual ? ": which is right is not known" : "");
         }
       }
     }

@@ -36,6 +36,7 @@ std::vector<std::string> labels_of(const std::vector<std::string>& names) {
   std::vector<std::vector<std::string>> parts;
   for (const std::string& name : names) parts.push_back(components(name));
   const std::size_t size = parts.front().size();
+  if (names.size() == 1) return names;
   if (std::ranges::any_of(parts, [&](const auto& one) { return one.size() != size; })) return names;
   std::vector<std::string> words(names.size()), numbers(names.size());
   for (std::size_t k = 0; k < size; ++k) {
@@ -216,6 +217,7 @@ class PartJudge {
       problem =
           fmt::format("the parts of {} lie one behind another by its name; here those of each head are together", name);
     if (problem.empty()) return;
+    misnamed_.insert(&whole);
     for (std::size_t k = 0; k < whole.parts.size(); ++k)
       if (roles == known->roles || roles[k] != known->roles[k]) blame(whole.parts[k], problem);
   }
@@ -240,18 +242,21 @@ class PartJudge {
   // Of wholes of one kind, those whose parts lie in another order than in most.
   void find_odd(const std::vector<const Whole*>& members) {
     std::map<std::string, std::vector<const Whole*>> by_order;
-    for (const Whole* whole : members) by_order[whole->order()].push_back(whole);
+    for (const Whole* whole : members)
+      if (!misnamed_.contains(whole)) by_order[whole->order()].push_back(whole);
     if (by_order.size() < 2) return;
     const auto most = std::ranges::max_element(by_order, {}, [](const auto& one) { return one.second.size(); });
     for (const auto& [order, own] : by_order) {
-      if (own.size() * 2 > most->second.size()) continue;
+      if (order == most->first) continue;
+      const std::size_t count = most->second.size();
+      const std::string_view doubt = own.size() == count ? ": which is right is not known" : "";
       for (const Whole* whole : own)
         for (const Part& part : whole->parts) {
           const Whole& usual = *most->second.front();
           const auto same = std::ranges::find(usual.parts, part.label, &Part::label);
           if (same != usual.parts.end() && same->range == part.range && same->is_turned == part.is_turned) continue;
-          blame(part, fmt::format("the parts of {} lie as {}, in the other {} of its kind as {}", name_of(*whole),
-                                  order, most->second.size(), most->first));
+          blame(part, fmt::format("the parts of {} lie as {}, in {}{} of its kind as {}{}", name_of(*whole), order,
+                                  by_order.size() == 2 ? "the other " : "", count, most->first, doubt));
         }
     }
   }
@@ -275,6 +280,7 @@ class PartJudge {
   const CheckpointMatch& match_;
   CheckpointDiff& diff_;
   std::vector<Whole> wholes_;
+  std::set<const Whole*> misnamed_;  // that lie otherwise than their name says
 };
 
 }  // namespace

@@ -264,11 +264,10 @@ void Pairing::match_siblings() {
 
 // The biases of joined weights are joined as the weights are. Their own values may not tell, such as zeros.
 void Pairing::match_part_siblings() {
-  const std::vector<bool> left_b = free_b_;
   const std::vector<WeightMatch> known = result_.pairs;
   std::map<std::string_view, std::vector<std::size_t>> children_a;
   for (std::size_t i = 0; i < free_a_.size(); ++i)
-    if (free_a_[i]) children_a[parent_of(name(a_, i))].push_back(i);
+    if (free_a_[i] || is_whole(true, i)) children_a[parent_of(name(a_, i))].push_back(i);
   for (const WeightMatch& pair : known) {
     const bool is_whole_in_a = !pair.layout.of_a.empty();
     const auto& ranges = is_whole_in_a ? pair.layout.of_a : pair.layout.of_b;
@@ -277,11 +276,11 @@ void Pairing::match_part_siblings() {
     const Shape of_weight = without_ones((is_whole_in_a ? a_.records[pair.a] : b_.records[pair.b]).shape);
     const std::string_view parent_b = parent_of(name(b_, pair.b));
     for (const std::size_t i : children_a[parent_of(name(a_, pair.a))]) {
-      if (!is_whole_in_a && !free_a_[i]) continue;
+      if (!free_a_[i] && !(is_whole_in_a && is_whole(true, i))) continue;
       const auto found = names_b_.find(std::string(parent_b) + "." + std::string(leaf_of(name(a_, i))));
       if (found == names_b_.end()) continue;
       const std::size_t j = found->second;
-      if (!left_b[j] || (is_whole_in_a && !free_b_[j])) continue;
+      if (!free_b_[j] && (is_whole_in_a || !is_whole(false, j))) continue;
       const Shape whole = without_ones((is_whole_in_a ? a_.records[i] : b_.records[j]).shape);
       const Shape part = without_ones((is_whole_in_a ? b_.records[j] : a_.records[i]).shape);
       if (whole.size() != 1 || part.size() != 1 || whole[0] != of_weight[range.axis]) continue;
@@ -290,6 +289,7 @@ void Pairing::match_part_siblings() {
       Layout layout = same_order(sizes);
       (is_whole_in_a ? layout.of_a
                      : layout.of_b) = {{.axis = 0, .begin = range.begin, .end = range.end, .period = range.period}};
+      if (part_places_.contains(place_of(i, j, layout))) continue;
       const TensorData x = a_.checkpoint.data(i), y = b_.checkpoint.data(j);
       if (const auto distance = distance_in(x.view, y.view, layout))
         take({.a = i, .b = j, .layout = std::move(layout), .distance = *distance, .how = WeightHow::Part});

@@ -81,7 +81,7 @@ CheckpointMatch Pairing::match(const std::vector<std::string>& map) {
                                  repeated_b = set_repeated_aside(b_, free_b_, first_b_);
   match_coarse();
   match_content();
-  for (WeightMatch& part : match_parts(a_, b_, sizes_, free_a_, free_b_)) take(std::move(part));
+  for (WeightMatch& part : match_parts(a_, b_, sizes_, free_a_, free_b_, false)) take(std::move(part));
   match_rules();
   match_names(true);
   for (const std::size_t i : repeated_a) free_a_[i] = true;
@@ -89,6 +89,8 @@ CheckpointMatch Pairing::match(const std::vector<std::string>& map) {
   match_repeated();
   match_rules();
   match_siblings();
+  for (WeightMatch& part : match_parts(a_, b_, sizes_, free_a_, free_b_, true)) take(std::move(part));
+  match_part_siblings();
   match_copies();
   match_numbers();
   match_alike();

@@ -71,8 +71,9 @@ CheckpointMatch match_checkpoints(const Weights& a, const Weights& b, const Inte
                                   const std::vector<std::string>& map);
 
 // One tensor of one side that is made of several of the other, along its first or last axis: q, k and v in one, experts
-// in one. `free_a` and `free_b` say which are left; what is found is taken from them.
+// in one. `free_a` and `free_b` say which are left; what is found is taken from them. `may_be_changed`: one of the
+// parts may have other values, where nothing else that is left fits into its place.
 std::vector<WeightMatch> match_parts(const Weights& a, const Weights& b, const AxisSizes& sizes,
-                                     std::vector<bool>& free_a, std::vector<bool>& free_b);
+                                     std::vector<bool>& free_a, std::vector<bool>& free_b, bool may_be_changed);
 
 }  // namespace tenscope::compare

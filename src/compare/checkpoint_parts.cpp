@@ -1,6 +1,7 @@
 // Overview. A whole is cut along its first or its last axis into blocks as long as the greatest common divisor of the
 // whole and a part, so that a part begins where a block does. Squares and sums of the blocks add up to those of a part;
-// where they agree with a tensor's, the part is compared with it in every layout.
+// where they agree with a tensor's, the part is compared with it in every layout. Where all of a whole is found but one
+// stretch, and one tensor that is left has its size, that is the part, and is changed.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -55,13 +56,14 @@ struct Sums {
 class PartSearch {
  public:
   PartSearch(const Weights& wholes, const Weights& parts, bool is_whole_in_a, const AxisSizes& sizes,
-             std::vector<bool>& free_wholes, std::vector<bool>& free_parts)
+             std::vector<bool>& free_wholes, std::vector<bool>& free_parts, bool may_be_changed)
       : wholes_(wholes),
         parts_(parts),
         is_whole_in_a_(is_whole_in_a),
         sizes_(sizes),
         free_wholes_(free_wholes),
-        free_parts_(free_parts) {}
+        free_parts_(free_parts),
+        may_be_changed_(may_be_changed) {}
 
   std::vector<WeightMatch> find() {
     for (std::size_t whole = 0; whole < free_wholes_.size(); ++whole) {
@@ -98,6 +100,12 @@ class PartSearch {
     std::int64_t length = 0;
     for (const auto& [begin, end] : covered) length += end - begin;
     if (found.empty()) return false;
+    if (length < shape_[axis] && may_be_changed_)
+      if (auto changed = find_changed(whole, axis, found, covered)) {
+        length = shape_[axis];
+        free_parts_[is_whole_in_a_ ? changed->b : changed->a] = false;
+        found.push_back(std::move(*changed));
+      }
     // All of it, or it is still looked for elsewhere.
     if (length < shape_[axis]) {
       for (const WeightMatch& match : found) free_parts_[is_whole_in_a_ ? match.b : match.a] = true;
@@ -106,6 +114,46 @@ class PartSearch {
     free_wholes_[whole] = false;
     std::ranges::move(found, std::back_inserter(found_));
     return true;
+  }
+
+  // The one tensor that fits into what is left of the whole, in the order that the other parts have.
+  std::optional<WeightMatch> find_changed(std::size_t whole, std::size_t axis, const std::vector<WeightMatch>& found,
+                                          std::vector<std::pair<std::int64_t, std::int64_t>> covered) const {
+    std::ranges::sort(covered);
+    covered.emplace_back(shape_[axis], shape_[axis]);
+    std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
+    std::int64_t end = 0;
+    for (const auto& range : covered) {
+      if (range.first > end) gaps.emplace_back(end, range.first);
+      end = range.second;
+    }
+    if (gaps.size() != 1) return std::nullopt;
+    const auto [begin, behind] = gaps.front();
+    Shape shape = shape_;
+    shape[axis] = behind - begin;
+    std::optional<std::size_t> changed;
+    for (std::size_t part = 0; part < free_parts_.size(); ++part) {
+      const TensorRecord& record = parts_.records[part];
+      const bool fits = free_parts_[part] && record.stats.count == element_count(shape) &&
+                        kind_of(record.dtype) == DTypeKind::Float &&
+                        may_be_of(stored(wholes_, whole), stored(parts_, part));
+      if (!fits) continue;
+      if (changed) return std::nullopt;
+      changed = part;
+    }
+    if (!changed) return std::nullopt;
+    Layout layout = same_order(without_ones(is_whole_in_a_ ? shape : parts_.records[*changed].shape));
+    if (found.front().layout.order == std::vector<int>{1, 0}) layout.order = {1, 0};
+    (is_whole_in_a_ ? layout.of_a : layout.of_b) = {{.axis = axis, .begin = begin, .end = behind}};
+    const TensorData of_whole = wholes_.checkpoint.data(whole), of_part = parts_.checkpoint.data(*changed);
+    const auto distance = is_whole_in_a_ ? distance_in(of_whole.view, of_part.view, layout)
+                                         : distance_in(of_part.view, of_whole.view, layout);
+    if (!distance) return std::nullopt;
+    return WeightMatch{.a = is_whole_in_a_ ? whole : *changed,
+                       .b = is_whole_in_a_ ? *changed : whole,
+                       .layout = std::move(layout),
+                       .distance = *distance,
+                       .how = WeightHow::Part};
   }
 
   std::optional<WeightMatch> find_place(std::size_t whole, std::size_t axis, std::size_t part,
@@ -182,6 +230,7 @@ class PartSearch {
   const AxisSizes& sizes_;
   std::vector<bool>& free_wholes_;
   std::vector<bool>& free_parts_;
+  bool may_be_changed_;
   Shape shape_;                                       // of the whole that is looked at, without axes of size 1
   std::map<std::int64_t, std::vector<Sums>> blocks_;  // of it, by their length
   std::vector<WeightMatch> found_;
@@ -190,9 +239,9 @@ class PartSearch {
 }  // namespace
 
 std::vector<WeightMatch> match_parts(const Weights& a, const Weights& b, const AxisSizes& sizes,
-                                     std::vector<bool>& free_a, std::vector<bool>& free_b) {
-  std::vector<WeightMatch> found = PartSearch(b, a, false, sizes, free_b, free_a).find();
-  std::ranges::move(PartSearch(a, b, true, sizes, free_a, free_b).find(), std::back_inserter(found));
+                                     std::vector<bool>& free_a, std::vector<bool>& free_b, bool may_be_changed) {
+  std::vector<WeightMatch> found = PartSearch(b, a, false, sizes, free_b, free_a, may_be_changed).find();
+  std::ranges::move(PartSearch(a, b, true, sizes, free_a, free_b, may_be_changed).find(), std::back_inserter(found));
   return found;
 }
 

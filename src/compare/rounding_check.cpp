@@ -10,6 +10,10 @@
 // ggml's quantisers on normal, uniform and heavy-tailed weights, with outliers and with scaled rows and columns, with
 // and without an importance matrix: as parts of the normal rounding (checkpoint_match.cpp), a tensor's factor is off by
 // -0.24 to +0.03 (mxfp4: -0.36), a row's error is up to 5.1 of it, and 5 times that of the median row.
+//
+// A column, or 32 elements of a row, may shrink next to larger ones, but in types of three bits and more rounding does
+// not turn them round. Where the rounded goes against the exact, or a column that is as large as those around it has
+// other numbers or zeros alone, it is none.
 #include "compare/rounding_check.hpp"
 
 #include <fmt/format.h>
@@ -21,6 +25,7 @@
 
 #include "compare/checkpoint_match.hpp"
 #include "compare/relation_values.hpp"
+#include "compare/shape.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -33,6 +38,9 @@ constexpr double kRaised = 0.1;        // factor - 1, as a part of normal roundi
 constexpr double kShrunk = 0.45;       // 1 - factor, likewise
 constexpr double kShrunkOfRow = 1.2;   // of one row: an element far outside may take the bits of 256
 constexpr double kDeviations = 8;      // of a row's factor
+constexpr double kTurned = -1.3;       // factor - 1 of 32 elements; -1: they vanish
+constexpr double kOffColumn = 0.6;     // 1 - factor of a column, besides what chance does
+constexpr double kThreeBits = 0.2;     // normal rounding beyond this keeps too little of a column
 constexpr double kTiny = 1e-300;
 
 double median(std::vector<double> values) {
@@ -90,6 +98,14 @@ class ElementCheck {
 
 struct Block {
   double squares = 0, products = 0, errors = 0;  // of what is exact, of it and the error, of the error
+
+  void add(double exact, double error) {
+    squares += exact * exact;
+    products += exact * error;
+    errors += error * error;
+  }
+  double factor() const { return products / std::max(squares, kTiny); }  // - 1
+  double rounded_squares() const { return squares + 2 * products + errors; }
 };
 
 struct Row {
@@ -100,18 +116,20 @@ struct Row {
 
 class BlockCheck {
  public:
-  BlockCheck(double rounding, bool is_b_rounded)
-      : rounding_(rounding), own_(is_b_rounded ? "b" : "a"), other_(is_b_rounded ? "a" : "b") {}
+  // `columns`: elements of a row, or 0 where columns are not looked at.
+  BlockCheck(double rounding, bool is_b_rounded, std::int64_t columns)
+      : rounding_(rounding),
+        own_(is_b_rounded ? "b" : "a"),
+        other_(is_b_rounded ? "a" : "b"),
+        columns_(static_cast<std::size_t>(columns)) {}
 
   void add(const double* exact, const double* rounded, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i, ++place_) {
       if (place_ % kBlock == 0) blocks_.emplace_back();
       if (!std::isfinite(exact[i]) || !std::isfinite(rounded[i])) continue;
-      Block& block = blocks_.back();
       const double error = rounded[i] - exact[i];
-      block.squares += exact[i] * exact[i];
-      block.products += exact[i] * error;
-      block.errors += error * error;
+      blocks_.back().add(exact[i], error);
+      if (!columns_.empty()) columns_[static_cast<std::size_t>(place_) % columns_.size()].add(exact[i], error);
     }
   }
 
@@ -122,6 +140,10 @@ class BlockCheck {
     check.systematic = median_of(rows, &Row::factor);
     check.is_known = true;
     check.words = odd_rows(rows, elements_of_row);
+    if (check.words.empty() && rounding_ < kThreeBits) {
+      check.words = turned_blocks(static_cast<std::size_t>(elements_of_row));
+      if (check.words.empty() && std::ssize(columns_) == elements_of_row) check.words = odd_columns(rows.size());
+    }
     check.is_all = check.words.empty();
     if (check.is_all) check.words = odd_tensor(check.systematic);
     return check;
@@ -194,6 +216,49 @@ class BlockCheck {
                        odd.size() > named ? ", ..." : "");
   }
 
+  // 32 elements of a row that go against the exact ones.
+  std::string turned_blocks(std::size_t elements_of_row) const {
+    constexpr double kSmall = 0.05;  // of the mean
+    double squares = 0;
+    for (const Block& block : blocks_) squares += block.squares;
+    std::vector<std::string> odd;
+    for (std::size_t k = 0; k < blocks_.size(); ++k) {
+      if (blocks_[k].squares * static_cast<double>(blocks_.size()) < kSmall * squares) continue;
+      if (blocks_[k].factor() >= kTurned) continue;
+      const std::size_t place = k * kBlock, column = place % elements_of_row;
+      odd.push_back(fmt::format("[{}, {}:{}]", place / elements_of_row, column, column + kBlock));
+    }
+    if (odd.empty()) return {};
+    const auto named = odd.begin() + static_cast<std::ptrdiff_t>(std::min(odd.size(), kMostNamed));
+    return fmt::format("{} goes against {} in {}{}", own_, other_, fmt::join(odd.begin(), named, ", "),
+                       odd.size() > kMostNamed ? ", ..." : "");
+  }
+
+  // Columns smaller than those of the same blocks are not judged, nor those that become small: they may vanish.
+  std::string odd_columns(std::size_t rows) const {
+    constexpr double kSmall = 0.5;  // of the mean square
+    const double chance = kDeviations * rounding_ / std::sqrt(static_cast<double>(rows));
+    const auto is_other = [&](const Block& column) {
+      const bool is_zero = column.errors == column.squares && column.products == -column.squares;
+      return is_zero || (column.factor() < -kOffColumn - chance && column.rounded_squares() > kSmall * column.squares);
+    };
+    std::vector<std::size_t> odd;
+    for (std::size_t begin = 0; begin + kBlock <= columns_.size(); begin += kBlock) {
+      double squares = 0;
+      for (std::size_t i = begin; i < begin + kBlock; ++i) squares += columns_[i].squares / kBlock;
+      for (std::size_t i = begin; i < begin + kBlock; ++i)
+        if (columns_[i].squares > kSmall * squares && is_other(columns_[i])) odd.push_back(i);
+    }
+    if (odd.empty() || 2 * odd.size() > columns_.size()) return {};
+    if (odd.size() == 1)
+      return fmt::format("in column {} of {}, {} is {:.2g} times {} but for rounding", odd.front(), own_, own_,
+                         1 + columns_[odd.front()].factor(), other_);
+    const auto named = odd.begin() + static_cast<std::ptrdiff_t>(std::min(odd.size(), kMostNamed));
+    return fmt::format("{} of {} columns of {} differ by more than rounding does to the others: {}{}", odd.size(),
+                       columns_.size(), own_, fmt::join(odd.begin(), named, ", "),
+                       odd.size() > kMostNamed ? ", ..." : "");
+  }
+
   std::string odd_tensor(double systematic) const {
     const double noise = kDeviations * rounding_ / std::sqrt(static_cast<double>(place_));
     if (systematic <= kRaised * rounding_ + noise && systematic >= -kShrunk * rounding_ - noise) return {};
@@ -203,8 +268,16 @@ class BlockCheck {
   double rounding_;
   std::string_view own_, other_;  // sides
   std::int64_t place_ = 0;
-  std::vector<Block> blocks_;
+  std::vector<Block> blocks_, columns_;
 };
+
+// Elements of a row, where no range of the layout cuts rows; else 0.
+std::int64_t columns_of(const TensorView& view, const std::vector<Layout::Range>& ranges) {
+  const Shape shape = without_ones(Shape(view.shape.begin(), view.shape.end()));
+  if (shape.size() < 2) return 0;
+  const auto cuts_rows = [&](const Layout::Range& range) { return range.axis + 1 == shape.size(); };
+  return std::ranges::any_of(ranges, cuts_rows) ? 0 : shape.back();
+}
 
 }  // namespace
 
@@ -223,7 +296,7 @@ RoundingCheck check_rounding(const StoredTensor& stored_a, const TensorView& a, 
     return result;
   }
   const bool is_b_coarser = rounding_of(stored_b) >= rounding_of(stored_a);
-  BlockCheck check(rounding, is_b_coarser);
+  BlockCheck check(rounding, is_b_coarser, is_b_coarser ? columns_of(b, layout.of_b) : columns_of(a, layout.of_a));
   const auto elements_of_row = for_each_pair(a, b, layout, is_b_coarser ? LayoutSide::B : LayoutSide::A,
                                              [&](const double* x, const double* y, std::int64_t count) {
                                                is_b_coarser ? check.add(x, y, count) : check.add(y, x, count);
