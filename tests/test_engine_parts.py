@@ -80,6 +80,26 @@ def test_parts_that_do_not_cover_the_whole_are_not_paired(tmp_path):
     assert not any(pair["error"] > 1e-6 for pair in tenscope.diff(*runs).json["content_pairs"])
 
 
+@pytest.mark.parametrize("wrong", "qkv")
+@pytest.mark.parametrize("how", [behind_each_other, along_the_last_axis])
+def test_a_changed_part_of_the_only_layer_is_named(tmp_path, wrong, how):
+    tensors = {f"attention.{name}": parts(2)[f"layers.0.{name}"] for name in "qkv"}
+    tensors["other"] = parts(3)["layers.0.q"]
+    changed = {**tensors, f"attention.{wrong}": tensors[f"attention.{wrong}"].copy()}
+    changed[f"attention.{wrong}"][3, 5] += 4
+    whole = {"joined": how(*(changed[f"attention.{name}"] for name in "qkv")), "o": tensors["other"]}
+    runs = [record(tmp_path, "parts", tensors), record(tmp_path, "whole", whole)]
+    diff = tenscope.diff(*runs)
+    assert diff.first_divergence.seen_as == f"attention.{wrong}", str(diff)
+    assert diff.json["first_divergence"]["metrics"]["worst_index"] == [3, 5]
+    assert diff.counts.compared == 5
+    back = tenscope.diff(*runs[::-1])
+    place = [3 + SIZE * "qkv".index(wrong), 5]
+    place = place if how is behind_each_other else [5, 3 + SIZE * "qkv".index(wrong)]
+    assert back.json["first_divergence"]["metrics"]["worst_index"] == place, str(back)
+    assert whole["joined"][tuple(place)] == changed[f"attention.{wrong}"][3, 5]
+
+
 def test_exchanged_weights_are_told(tmp_path):
     tensors = parts(4)
     names = {name: name.replace("layers.", "blk.").replace(".q", ".attn_q") for name in tensors}
@@ -156,7 +176,11 @@ def test_a_row_that_stands_for_the_whole_is_told(tmp_path):
     a = record(tmp_path, "a", {"x": x, "logits": logits}, io=None)
     diff = tenscope.diff(a, record(tmp_path, "b", {"i": x, "lg": logits[7]}, io=None))
     assert diff.within_tolerance
+    assert str(diff).startswith("equal as far as compared: the same values; 1 tensor compared in part; 2 tensors")
     assert "of logits (first run) a part alone could be compared: slice 7 of axis 0" in str(diff), str(diff)
+    wrong = tenscope.diff(a, record(tmp_path, "c", {"i": x, "lg": logits[7] * 1.01}, io=None))
+    assert wrong.json["first_divergence"]["metrics"]["worst_index"][0] == 7, str(wrong)
+    assert "only in" not in str(wrong)
 
 
 def test_biases_of_two_modules_that_were_exchanged_are_told(tmp_path):

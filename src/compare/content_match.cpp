@@ -61,6 +61,7 @@ class Matcher {
     match_values([](const ContentGroup&) { return true; });
     match_parts(pairs_);
     match_rules();
+    match_changed_parts(pairs_);
     match_ties(pairs_);
     match_order(pairs_, interner_);
     other_forms_ = drop_other_forms(pairs_, interner_);

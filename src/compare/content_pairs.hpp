@@ -65,6 +65,9 @@ Layout layout_of_part(const Shape& whole, const Shape& part, const Layout::Range
 // Pairs tensors of which one is a part of the other: one slice of it, or several of them joined or stacked.
 void match_parts(ContentPairs& pairs);
 
+// Pairs parameters of which one is all of several others but for one, that has other values.
+void match_changed_parts(ContentPairs& pairs);
+
 // Pairs parameters that content cannot tell apart, where both runs have as many of them: the first with the first.
 void match_ties(ContentPairs& pairs);
 

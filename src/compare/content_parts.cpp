@@ -3,12 +3,14 @@
 // its parts are looked for one after another: of all tensors that fit in shape those whose first element stands at the
 // place that is next, and of these the one whose sampled values do. Only what covers the whole tensor counts, and each
 // part is verified on all its elements. A single slice (the last token's row) is one part of which the rest was not
-// recorded.
+// recorded. Where one of a parameter's parts alone is not found, the parameter of its size that was recorded nearest to
+// the others is that part, and has other values.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "compare/content_pairs.hpp"
 #include "compare/shape.hpp"
@@ -40,6 +42,15 @@ class PartMatcher {
       if (!is_candidate(wholes_, i) || whole.l2 == 0) continue;
       const std::size_t last = whole.shape.size() - 1;
       if (!join(i, 0) && last > 0) join(i, last);
+    }
+  }
+
+  void match_changed() {
+    index_parts();
+    for (std::size_t i = 0; i < wholes_.groups.size(); ++i) {
+      if (!is_candidate(wholes_, i) || !wholes_.groups[i].has_parameter || wholes_.groups[i].first().l2 == 0) continue;
+      const std::size_t last = wholes_.groups[i].first().shape.size() - 1;
+      if (!join_but_one(i, 0) && last > 0) join_but_one(i, last);
     }
   }
 
@@ -131,30 +142,94 @@ class PartMatcher {
     std::vector<Piece> pieces = in_a_row(axis);
     if (pieces.empty()) pieces = by_heads(axis);
     if (pieces.size() < 2) return false;
-    std::vector<FoundLayout> found;
-    for (const Piece& piece : pieces) {
-      const Content& part = parts_.groups[piece.group].first();
-      const auto error = error_of(part, piece);
-      if (!error || *error > kAgrees || bits_of_evidence(part.count, *error) < kEnoughBits) return false;
-      found.push_back({layout_of(part, piece), *error});
-    }
-    for (std::size_t k = 0; k < pieces.size(); ++k) take(group, pieces[k].group, std::move(found[k]));
+    auto found = verified(pieces);
+    if (!found) return false;
+    for (std::size_t k = 0; k < pieces.size(); ++k) take(group, pieces[k].group, std::move((*found)[k]));
     return true;
   }
 
-  // One behind another along the axis. Empty unless they cover it.
-  std::vector<Piece> in_a_row(std::size_t axis) const {
+  // On all elements. One of several parts may have a few that are off, which its sample has missed.
+  std::optional<std::vector<FoundLayout>> verified(const std::vector<Piece>& pieces) const {
+    std::vector<FoundLayout> found;
+    std::size_t changed = 0;
+    for (const Piece& piece : pieces) {
+      const Content& part = parts_.groups[piece.group].first();
+      const auto error = error_of(part, piece);
+      if (!error || bits_of_evidence(part.count, std::min(*error, kAgrees)) < kEnoughBits) return std::nullopt;
+      if (*error > kAgrees) ++changed;
+      found.push_back({layout_of(part, piece), *error});
+    }
+    return changed > 1 || changed == pieces.size() ? std::nullopt : std::optional(found);
+  }
+
+  // All in a row, but for one that has other values.
+  bool join_but_one(std::size_t group, std::size_t axis) {
+    whole_ = &wholes_.groups[group].first();
+    const std::int64_t extent = whole_->shape[axis];
+    const std::vector<Piece> front = in_a_row(axis, 0, true);
+    const std::int64_t begin = front.empty() ? 0 : front.back().range.end;
+    for (const std::int64_t size : sizes_along(axis)) {
+      if (begin + size > extent || size == extent) continue;
+      std::vector<Piece> pieces = front;
+      const std::vector<Piece> behind = in_a_row(axis, begin + size);
+      if (behind.empty() && begin + size < extent) continue;
+      std::ranges::copy(behind, std::back_inserter(pieces));
+      const auto changed = nearest_of_size(axis, size, pieces);
+      auto found = verified(pieces);
+      if (!changed || !found) continue;
+      const Piece piece{*changed, {.axis = axis, .begin = begin, .end = begin + size}, pieces.front().is_transposed};
+      const Content& part = parts_.groups[*changed].first();
+      const auto error = error_of(part, piece);
+      if (!error) continue;
+      for (std::size_t k = 0; k < pieces.size(); ++k) take(group, pieces[k].group, std::move((*found)[k]));
+      take(group, *changed, {layout_of(part, piece), *error});
+      return true;
+    }
+    return false;
+  }
+
+  // Of parameters that are left and may be parts of the whole: their sizes along the axis.
+  std::set<std::int64_t> sizes_along(std::size_t axis) const {
+    std::set<std::int64_t> sizes;
+    for (const Piece& piece : parts_near(axis, 0, kNever))
+      if (is_candidate(parts_, piece.group) && parts_.groups[piece.group].has_parameter) sizes.insert(piece.range.end);
+    return sizes;
+  }
+
+  std::optional<std::size_t> nearest_of_size(std::size_t axis, std::int64_t size,
+                                             const std::vector<Piece>& pieces) const {
+    std::optional<std::size_t> nearest;
+    std::size_t least = std::numeric_limits<std::size_t>::max();
+    for (const Piece& candidate : parts_near(axis, 0, kNever)) {
+      const bool is_chosen = std::ranges::find(pieces, candidate.group, &Piece::group) != pieces.end();
+      if (candidate.range.end != size || is_chosen || candidate.is_transposed != pieces.front().is_transposed ||
+          !is_candidate(parts_, candidate.group) || !parts_.groups[candidate.group].has_parameter)
+        continue;
+      const std::size_t item = parts_.groups[candidate.group].first().item;
+      for (const Piece& piece : pieces) {
+        const std::size_t other = parts_.groups[piece.group].first().item;
+        const std::size_t apart = std::max(item, other) - std::min(item, other);
+        if (apart >= least) continue;
+        least = apart;
+        nearest = candidate.group;
+      }
+    }
+    return nearest;
+  }
+
+  // One behind another along the axis. Empty unless they cover what is behind `from`, or `may_end` before.
+  std::vector<Piece> in_a_row(std::size_t axis, std::int64_t from = 0, bool may_end = false) const {
     std::vector<Piece> pieces;
     const std::int64_t extent = whole_->shape[axis];
-    for (std::int64_t begin = 0; begin < extent && pieces.size() < kMostPieces; begin = pieces.back().range.end) {
+    for (std::int64_t begin = from; begin < extent && pieces.size() < kMostPieces; begin = pieces.back().range.end) {
       const auto next = best_piece(axis, begin, pieces, [&](std::int64_t size) -> std::optional<Layout::Range> {
         if (size >= extent || begin + size > extent) return std::nullopt;
         return Layout::Range{.axis = axis, .begin = begin, .end = begin + size};
       });
-      if (!next) return {};
+      if (!next) return may_end ? pieces : std::vector<Piece>();
       pieces.push_back(*next);
     }
-    return pieces.back().range.end < extent ? std::vector<Piece>() : pieces;
+    return pieces.empty() || pieces.back().range.end < extent ? std::vector<Piece>() : pieces;
   }
 
   // The axis is heads x (q, k, v) x size of a head. Empty unless the parts cover it.
@@ -271,6 +346,10 @@ Layout layout_of_part(const Shape& whole, const Shape& part, const Layout::Range
     layout.of_b = {range};
   }
   return layout;
+}
+
+void match_changed_parts(ContentPairs& pairs) {
+  for (const bool is_whole_in_a : {true, false}) PartMatcher(pairs, is_whole_in_a).match_changed();
 }
 
 void match_parts(ContentPairs& pairs) {

@@ -515,6 +515,10 @@ std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const L
   return laid_out;
 }
 
+std::int64_t place_in_first(Span<const std::int64_t> shape, const Layout& layout, std::int64_t place) {
+  return offset_of(cut(whole({.shape = shape}), layout.of_a), place);
+}
+
 std::optional<double> sampled_error(const TensorView& a, const TensorView& b, const Layout& layout, double limit) {
   const auto grids = grids_of(a, b, layout);
   if (!grids) return std::nullopt;

@@ -74,6 +74,9 @@ struct LaidOut {
 // Nothing where the layout is not one of these shapes, or where doubles do not hold the elements.
 std::optional<LaidOut> lay_out(const TensorView& a, const TensorView& b, const Layout& layout);
 
+// Where an element of what is laid out stands in all of a, which has this shape; both in C order.
+std::int64_t place_in_first(Span<const std::int64_t> shape, const Layout& layout, std::int64_t place);
+
 // |b - a| / |a| of a sample of the elements that belong together; beyond `limit` no more than a bound.
 std::optional<double> sampled_error(const TensorView& a, const TensorView& b, const Layout& layout,
                                     double limit = std::numeric_limits<double>::infinity());

@@ -52,6 +52,45 @@ PairError RunValues::measure(const Item& x, const Item& y) {
   return error;
 }
 
+namespace {
+
+// Index and ranges are those of what was laid out; the report has those of the first run's own tensor, of which that
+// may be a part.
+void tell_in_first(const Shape& shape, const Layout& layout, DiffMetrics& metrics) {
+  if (!metrics.worst_index.empty()) {
+    std::int64_t place = 0;
+    for (std::size_t k = 0; k < metrics.worst_index.size(); ++k)
+      place = place * metrics.shape_a[k] + metrics.worst_index[k];
+    place = place_in_first(shape, layout, place);
+    metrics.worst_index.assign(shape.size(), 0);
+    for (std::size_t axis = shape.size(); axis-- > 0; place /= shape[axis])
+      metrics.worst_index[axis] = place % shape[axis];
+  }
+  std::vector<std::array<std::int64_t, 2>> ranges;
+  bool is_known = !metrics.ranges.empty();
+  for (std::size_t axis = 0, squeezed = 0, laid = 0; axis < shape.size() && is_known; ++axis) {
+    std::array<std::int64_t, 2> own = {0, shape[axis]};
+    if (shape[axis] != 1) {
+      const auto range = std::ranges::find(layout.of_a, squeezed++, &Layout::Range::axis);
+      const bool is_cut = range != layout.of_a.end();
+      if (is_cut && range->period > 0) is_known = false;
+      const bool is_laid = !is_cut || range->end - range->begin > 1;  // axes of size 1 are left out there
+      if (is_laid && laid < metrics.ranges.size()) {
+        const auto [first, last] = metrics.ranges[laid];
+        const bool is_all = first == 0 && last == metrics.shape_a[laid];  // of what was compared
+        const std::int64_t begin = is_cut ? range->begin : 0;
+        if (!is_all) own = {begin + first, begin + last};
+        ++laid;
+      }
+    }
+    ranges.push_back(own);
+  }
+  metrics.ranges = is_known ? std::move(ranges) : std::vector<std::array<std::int64_t, 2>>();
+  metrics.shape_a = shape;
+}
+
+}  // namespace
+
 // Shapes may differ by axes of size 1, and by a layout that was found.
 bool RunValues::are_comparable(const Item& x, const Item& y) const {
   if (layouts_.contains({x.event, y.event})) return true;
@@ -167,7 +206,9 @@ DiffMetrics RunValues::describe(const Item& x, const Item& y) const {
     metrics.dtype_a = type_name(x);
     metrics.dtype_b = type_name(y);
     metrics.shape_b = b_.record(y).shape;
-    metrics.layout = layouts_.at({x.event, y.event}).in_words();
+    const Layout& layout = layouts_.at({x.event, y.event});
+    metrics.layout = layout.in_words();
+    tell_in_first(a_.record(x).shape, layout, metrics);
     return metrics;
   }
   if (x.is_tensor() && y.is_tensor() && x.has_bytes && y.has_bytes) {

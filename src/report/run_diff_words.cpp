@@ -489,6 +489,18 @@ std::string renamed_in_words(const RunDiff& diff) {
   return plural(diff.renamed.size(), diff.content_pairs.empty() ? "module" : "tensor");
 }
 
+namespace {
+
+// Tensors of which the other run has one part and no more.
+std::size_t compared_in_part(const RunDiff& diff) {
+  std::size_t count = 0;
+  for (const DiffNote& note : diff.notes)
+    if (note.kind == DiffNote::Kind::InPart) count += note.count;
+  return count;
+}
+
+}  // namespace
+
 std::string run_diff_answer(const RunDiff& diff, bool strict) {
   if (diff.first_divergence) {
     const DiffOrigin& first = *diff.first_divergence;
@@ -506,6 +518,7 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
                          run_name(diff.total_a == 0 ? 0 : 1));
     return "nothing to compare: the runs have nothing in common";
   }
+  const std::size_t in_part = compared_in_part(diff);
   std::string text;
   if (diff.verdict == DiffVerdict::Unknown)
     text = diff.unknown > 0
@@ -518,6 +531,8 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
   else if (diff.compared == diff.bit_equal && diff.compared < diff.total_a)
     text = fmt::format("equal as far as compared: {} of {} tensors and other values, bit for bit", diff.compared,
                        diff.total_a);
+  else if (in_part > 0 && diff.noise == 0)
+    text = "equal as far as compared: the same values";
   else if (diff.equal())
     text = "equal: every tensor agrees bit for bit";
   else if (diff.compared == diff.bit_equal)
@@ -530,6 +545,7 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
                     diff.compared, diff.total_a);
   else
     text = "equal within tolerance: only rounding noise";
+  if (in_part > 0) text += fmt::format("; {} compared in part", plural(in_part, "tensor"));
   if (!diff.renamed.empty()) text += fmt::format("; {} renamed", renamed_in_words(diff));
   if (!diff.unmatched.empty()) text += fmt::format("; {} on one side only", diff.unmatched.size());
   if (strict && diff.within_tolerance() && is_difference(diff, true)) text += " (a difference, by --strict)";
