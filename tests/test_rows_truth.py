@@ -97,6 +97,25 @@ def test_an_axis_that_nothing_tells_is_said_to_be_ambiguous(tmp_path):
     assert "left out, since several axes may be the rows: k" in str(diff)
 
 
+def test_a_row_that_may_as_well_be_a_head_is_not_named(tmp_path):
+    """As many heads as tokens in both runs: [sequences, heads, tokens, size] against steps of [tokens, heads, size]."""
+    count = 5
+    values = {sequence: random(count, count, 3, seed=sequence) for sequence in (7, 9)}  # tokens, heads, size
+    trainer = {
+        "id": np.repeat(np.array([[7], [9]]), count, 1),
+        "place": np.tile(np.arange(count), (2, 1)),
+        "q": np.stack([value.transpose(1, 0, 2) for value in values.values()]),
+    }
+    engine = [{"id": np.full(count, s), "place": np.arange(count), "q": values[s].copy()} for s in (9, 7)]
+    engine[0]["q"][3, 1, 2] += 1
+    runs = [record(tmp_path, "a", steps=[trainer]), record(tmp_path, "b", steps=engine)]
+    for order, index in ((runs, [1, 1, 3, 2]), (runs[::-1], [3, 1, 2])):
+        found = tenscope.diff(*order, rows="id,place")
+        assert found.json["first_divergence"]["metrics"]["worst_index"] == index
+        assert "place 1" not in str(found)
+        assert "place 3" not in str(found)
+
+
 def test_sequences_may_stand_behind_tokens(tmp_path):
     ids = np.arange(12).reshape(3, 4)
     value = random(3, 4, SIZE)

@@ -131,22 +131,27 @@ double RowMatch::agreement(std::size_t a, std::size_t way_a, std::size_t b, std:
 bool RowMatch::choose_ways(std::size_t a, std::size_t b, double least) {
   RowPlan &plan_a = plan({0, a}), &plan_b = plan({1, b});
   double best = 0;
-  std::size_t fitting = 0;
+  std::size_t fitting = 0, equally_good = 0;
   std::pair<std::size_t, std::size_t> best_ways, fitting_ways;
   for (std::size_t i = 0; i < tensors_[0][a].ways.size(); ++i) {
     if (plan_a.use == RowPlan::Use::Rows && plan_a.way != i) continue;
     for (std::size_t j = 0; j < tensors_[1][b].ways.size(); ++j) {
       if (plan_b.use == RowPlan::Use::Rows && plan_b.way != j) continue;
       if (tensors_[0][a].ways[i].rest == tensors_[1][b].ways[j].rest) ++fitting, fitting_ways = {i, j};
-      if (const double part = agreement(a, i, b, j); part > best) best = part, best_ways = {i, j};
+      const double part = agreement(a, i, b, j);
+      equally_good = part > best ? 1 : equally_good + (part == best ? 1 : 0);
+      if (part > best) best = part, best_ways = {i, j};
     }
   }
   if (best < least) {
     if (fitting != 1 || least > kAgrees) return false;
     best_ways = fitting_ways;
+    equally_good = 1;
   }
-  plan_a = {.use = RowPlan::Use::Rows, .way = best_ways.first, .pairs = {}};
-  plan_b = {.use = RowPlan::Use::Rows, .way = best_ways.second, .pairs = {}};
+  // Of a tensor with one axis more than the keys, that is the last one, as everywhere; the first way has it so.
+  const bool is_tied = equally_good > 1 && tensors_[0][a].ways[best_ways.first].rest.size() > 1;
+  plan_a = {.use = RowPlan::Use::Rows, .way = best_ways.first, .pairs = {}, .is_tied = is_tied};
+  plan_b = {.use = RowPlan::Use::Rows, .way = best_ways.second, .pairs = {}, .is_tied = is_tied};
   return true;
 }
 

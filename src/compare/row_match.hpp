@@ -31,6 +31,7 @@ struct RowPlan {
   Use use = Use::LeftOut;
   std::size_t way = 0;                    // of its RowTensor
   std::shared_ptr<const RowPairs> pairs;  // Rows
+  bool is_tied = false;                   // other axes fit as well: which row is which is not known
 };
 
 // Two runs' tensors by rows: which axis of each is that of the rows, and which rows are compared.

@@ -98,8 +98,12 @@ void RowNames::tell(DiffOrigin& origin) const {
     const std::int64_t per_row =
         element_count(match_.tensors(0)[ids[0]->index].ways[match_.plan(0, ids[0]->index).way].rest);
     worst = {.row = static_cast<std::size_t>(at / per_row), .element = at % per_row};
-    metrics.row = row_in_words(*pairs_of(match_, *ids[0]).keys[worst->row], keys_);
-    if (metrics.layout.empty()) metrics.rows = differing_rows(*ids[0], *ids[1]);
+    // Where the rows may as well be along another axis (as many heads as tokens), the element is known, and not its
+    // row.
+    if (!match_.plan(0, ids[0]->index).is_tied) {
+      metrics.row = row_in_words(*pairs_of(match_, *ids[0]).keys[worst->row], keys_);
+      if (metrics.layout.empty()) metrics.rows = differing_rows(*ids[0], *ids[1]);
+    }
   }
   // Relations and ranges are those of the rows in one order, which neither run has.
   if (is_by_rows) {
