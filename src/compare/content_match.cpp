@@ -159,19 +159,32 @@ class Matcher {
     };
     std::unordered_map<std::string, Weight> weights;          // by their names in `made`
     std::unordered_map<TextId, std::set<std::size_t>> owned;  // by module
+    std::unordered_map<std::string_view, TextId> modules_of;  // by owners in `made`
+    std::vector<std::size_t> strangers;                       // in `made`
     const Owners owners = owners_of(pairs_, interner_);
+    const auto name = [&](const ContentSide& side, std::size_t group) {
+      return interner_.text(side.lane.items[side.groups[group].first().item].name);
+    };
+    const auto own = [&](TextId module, std::size_t in_made) {
+      owned[module].insert(in_made);
+      for (const Content& member : made.groups[in_made].members)
+        weights.emplace(interner_.text(made.lane.items[member.item].name), Weight{module, in_made});
+    };
     for (const GroupPair& pair : pairs_.pairs()) {
-      const auto name = [&](const ContentSide& side, std::size_t group) {
-        return interner_.text(side.lane.items[side.groups[group].first().item].name);
-      };
-      if (owners.are_strangers(name(a_, pair.a), name(b_, pair.b))) continue;
       const std::size_t in_made = is_swapped ? pair.a : pair.b;
       const Item& weight = modules.lane.items[modules.groups[is_swapped ? pair.b : pair.a].first().item];
       if (weight.io != Io::Param || weight.root == 0) continue;
-      owned[weight.scope].insert(in_made);
-      for (const Content& member : made.groups[in_made].members)
-        weights.emplace(interner_.text(made.lane.items[member.item].name), Weight{weight.scope, in_made});
+      if (owners.are_strangers(name(a_, pair.a), name(b_, pair.b))) {
+        strangers.push_back(in_made);
+        continue;
+      }
+      own(weight.scope, in_made);
+      modules_of.emplace(owner_of(name(made, in_made)), weight.scope);
     }
+    // A bias that was exchanged with another module's is still what its own module adds.
+    for (const std::size_t in_made : strangers)
+      if (const auto module = modules_of.find(owner_of(name(made, in_made))); module != modules_of.end())
+        own(module->second, in_made);
     if (weights.empty()) return;
     std::unordered_map<TextId, std::vector<std::size_t>> outputs;  // by module, in the order of its calls
     for (std::size_t i = 0; i < modules.lane.items.size(); ++i) {
