@@ -209,3 +209,35 @@ def test_matrices_of_other_sizes_lie_alike(tmp_path):
     tensors = {f"layers.{i}.w": random.standard_normal((6, 8 + i)) for i in range(4)}
     other = {name.replace("layers", "blk"): value.T.copy() for name, value in tensors.items()}
     assert tenscope.diff(record(tmp_path, "a", tensors), record(tmp_path, "b", other)).within_tolerance
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_step_that_was_forgotten_is_named(tmp_path, is_swapped):
+    """Its result has the values of its input, and is not taken for it."""
+    runs = []
+    for name, names, forgotten in (("a", ("layers.{}.branch", "layers.{}.sum"), -1), ("b", ("h.{}.p", "h.{}.q"), 1)):
+        random = np.random.default_rng(5)
+        x, tensors = random.standard_normal((6, SIZE)).astype(np.float32), {}
+        for i in range(LAYERS):
+            branch = np.tanh(x @ random.standard_normal((SIZE, SIZE)).astype(np.float32))
+            x = branch if i == forgotten else x + branch
+            tensors |= {names[0].format(i): branch, names[1].format(i): x}
+        runs.append(record(tmp_path, name, tensors, io=None))
+    diff = tenscope.diff(*(runs[::-1] if is_swapped else runs))
+    assert diff.first_divergence.seen_as == ("h.1.q" if is_swapped else "layers.1.sum"), str(diff)
+    assert ("layers.1.sum" if is_swapped else "h.1.q") in str(diff)
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_names_of_one_owner_are_no_exchanged_weights(tmp_path, is_swapped):
+    """b calls the matrices blk.0.fc and blk.0.proj, and their biases blk.0.fc.b and blk.0.proj.b."""
+    random = np.random.default_rng(6)
+    a, b = {}, {}
+    for i in range(LAYERS):
+        for name, to, shape in (("norm", "n", (SIZE,)), ("up", "fc", (48, SIZE)), ("down", "proj", (SIZE, 48))):
+            for leaf, end, size in (("weight", "", shape), ("bias", ".b", shape[:1])):
+                a[f"layers.{i}.{name}.{leaf}"] = random.standard_normal(size).astype(np.float32)
+                b[f"blk.{i}.{to}{end}"] = a[f"layers.{i}.{name}.{leaf}"]
+    runs = [record(tmp_path, "a", a), record(tmp_path, "b", b)]
+    diff = tenscope.diff(*(runs[::-1] if is_swapped else runs))
+    assert "exchanged" not in str(diff), str(diff)

@@ -27,6 +27,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "compare/content_doubles.hpp"
 #include "compare/content_forms.hpp"
 #include "compare/content_oddities.hpp"
 #include "compare/content_owners.hpp"
@@ -62,6 +63,7 @@ class Matcher {
     match_parts(pairs_);
     match_rules();
     match_changed_parts(pairs_);
+    match_doubles(pairs_, interner_);
     match_ties(pairs_);
     match_order(pairs_, interner_);
     other_forms_ = drop_other_forms(pairs_, interner_);
@@ -389,6 +391,11 @@ class Matcher {
                        .layout = partner.found.layout,
                        .error = partner.found.error,
                        .how = partner.how};
+      if (partner.item_b) {
+        pair.b = *partner.item_b;
+        match.pairs.push_back(std::move(pair));
+        continue;
+      }
       if (is_part(pair) && member.shape != group.first().shape) continue;
       if (fit_layout(group.first(), member, other, pair)) match.pairs.push_back(std::move(pair));
     }

@@ -129,11 +129,15 @@ std::vector<Contradiction> find_exchanged_owners(const std::vector<ContentPair>&
   });
   owners.finish();
   std::vector<Contradiction> found;
+  std::set<std::size_t> strangers;  // of b
   for_each_parameter([&](const ContentPair& pair, std::string_view x, std::string_view y) {
     if (!owners.are_strangers(x, y)) return;
+    strangers.insert(pair.b);
     const auto expected = items_b.find(std::string(owners.in_b(x)).append(y.substr(owner_of(y).size())));
     if (expected != items_b.end()) found.push_back({pair.a, pair.b, expected->second, 0});
   });
+  // What should be there is somewhere else, too.
+  std::erase_if(found, [&](const Contradiction& one) { return !strangers.contains(one.expected); });
   for (Contradiction& one : found) one.votes = count - found.size();
   return found;
 }

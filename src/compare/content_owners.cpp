@@ -28,10 +28,17 @@ void Owners::learn(std::string_view name_a, std::string_view name_b, std::int64_
 }
 
 void Owners::finish() {
+  constexpr std::size_t kMostPartners = 2;  // its own, and one that a parameter was exchanged with
+  std::map<std::string_view, std::size_t> partners_a, partners_b;
+  for (const auto& [owners, count] : counts_) {
+    ++partners_a[owners.first];
+    ++partners_b[owners.second];
+  }
   std::vector<std::pair<std::pair<std::string, std::string>, std::int64_t>> order(counts_.begin(), counts_.end());
   std::ranges::stable_sort(order, std::greater<>(), [](const auto& one) { return one.second; });
   for (const auto& [owners, count] : order) {
     const auto& [a, b] = owners;
+    if (partners_a[a] > kMostPartners || partners_b[b] > kMostPartners) continue;
     if (to_b_.contains(a) || to_a_.contains(b)) continue;
     to_b_.emplace(a, b);
     to_a_.emplace(b, a);

@@ -13,7 +13,8 @@ namespace tenscope::compare {
 std::string_view owner_of(std::string_view name) noexcept;
 
 // Which owner of parameters (fc1 of fc1.weight and fc1.bias) is which of the other run, by the parameters that were
-// paired, the largest first.
+// paired, the largest first. What has parameters of many owners of the other run (blk.0 of blk.0.wq, blk.0.wk and
+// blk.0.norm) is no owner.
 class Owners {
  public:
   void learn(std::string_view name_a, std::string_view name_b, std::int64_t count);

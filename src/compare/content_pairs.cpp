@@ -36,7 +36,7 @@ void ContentPairs::pair(std::size_t group_a, std::size_t group_b, FoundLayout fo
     if (!group.has_parameter && found.layout.sizes == group.first().shape && !found.layout.is_same_order())
       permutations_.insert(found.layout.order);
   }
-  pairs_.push_back({group_a, group_b, std::move(found), how, std::move(items_a)});
+  pairs_.push_back({group_a, group_b, std::move(found), how, std::move(items_a), {}});
   a.is_taken[group_a] = b.is_taken[group_b] = true;
 }
 
@@ -50,6 +50,19 @@ void ContentPairs::pair_if_alike(std::size_t group_a, std::size_t group_b, Conte
   if (is_sure && (!found || found->error > 1e-3))
     if (auto other = layout(x, y, 1e-3); other && (!found || other->error < found->error / 2)) found = std::move(other);
   if (found) pair(group_a, group_b, std::move(*found), how, std::move(items_a));
+}
+
+void ContentPairs::pair_one(std::size_t group_a, std::size_t group_b, FoundLayout found, std::size_t item_a,
+                            std::size_t item_b) {
+  for (GroupPair& known : pairs_) {
+    if (known.a != group_a) continue;
+    if (known.items_a.empty())
+      for (const Content& member : a.groups[group_a].members) known.items_a.insert(member.item);
+    known.items_a.erase(item_a);
+  }
+  std::erase_if(pairs_, [&](const GroupPair& known) { return known.a == group_a && known.items_a.empty(); });
+  pairs_.push_back({group_a, group_b, std::move(found), ContentHow::Rule, {item_a}, item_b});
+  a.is_taken[group_a] = b.is_taken[group_b] = true;
 }
 
 void ContentPairs::take_apart(const std::vector<std::size_t>& places) {

@@ -19,7 +19,8 @@ struct GroupPair {
   std::size_t a = 0, b = 0;
   FoundLayout found;
   ContentHow how = ContentHow::Content;
-  std::set<std::size_t> items_a;  // of a's group: only these, since their values say nothing; empty: all of them
+  std::set<std::size_t> items_a;      // of a's group: only these, since their values say nothing; empty: all of them
+  std::optional<std::size_t> item_b;  // of b's group: this one, in the layout that was found for it
 };
 
 // The groups of both runs, and those that are paired so far: what every way of pairing works on.
@@ -38,6 +39,9 @@ class ContentPairs {
   // Of what may have diverged the values tell the layout only where they still agree well. Pairs that agree do, where
   // they have the same shapes.
   void pair_if_alike(std::size_t group_a, std::size_t group_b, ContentHow how, std::set<std::size_t> items_a = {});
+
+  // Two items alone, whatever their groups are paired with; a's is no longer among those that other pairs speak of.
+  void pair_one(std::size_t group_a, std::size_t group_b, FoundLayout found, std::size_t item_a, std::size_t item_b);
 
   // `places` of pairs(), in ascending order. Their groups stay taken.
   void take_apart(const std::vector<std::size_t>& places);
