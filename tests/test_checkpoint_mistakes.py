@@ -415,3 +415,42 @@ def test_scaled_is_no_other_draw(tmp_path):
     text = str(tenscope.diff(tmp_path / "good", tmp_path / "bad"))
     assert "b = 1.1 a" in text
     assert "another draw" not in text
+
+
+def permuted(weight, heads):
+    """Halves of each head become neighbours."""
+    return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+
+
+@pytest.mark.parametrize("layers", [[2], range(LAYERS)])
+def test_k_is_permuted_as_if_it_had_as_many_heads_as_q(tmp_path, layers):
+    state = decoder()
+    make = random(8)
+    for i in range(LAYERS):
+        state[f"model.layers.{i}.self_attn.k_proj.weight"] = make(HIDDEN // 2, HIDDEN)
+    tensors = converted(state)
+    for i in range(LAYERS):
+        tensors[f"blk.{i}.attn_q.weight"] = permuted(tensors[f"blk.{i}.attn_q.weight"], HEADS)
+        heads = HEADS if i in layers else HEADS // 2
+        tensors[f"blk.{i}.attn_k.weight"] = permuted(tensors[f"blk.{i}.attn_k.weight"], heads)
+    for first, second in ((state, tensors), (tensors, state)):
+        found = diff(tmp_path, first, second)
+        changed = {pair.a.name for pair in found.pairs if pair.changed}
+        names = [f"model.layers.{i}.self_attn.k_proj.weight" for i in layers]
+        names = names if first is state else [f"blk.{i}.attn_k.weight" for i in layers]
+        assert changed == set(names), str(found)
+        assert "heads of 8 (rotary)" in str(found)
+
+
+@pytest.mark.parametrize(("one", "other"), [("attn_k", "attn_v"), ("attn_q", "attn_k")])
+def test_weights_that_are_exchanged_in_every_layer(tmp_path, one, other):
+    state = decoder()
+    tensors = converted(state)
+    for i in range(LAYERS):
+        names = [f"blk.{i}.{name}.weight" for name in (one, other)]
+        tensors[names[0]], tensors[names[1]] = tensors[names[1]], tensors[names[0]]
+    for first, second in ((state, tensors), (tensors, state)):
+        found = diff(tmp_path, first, second)
+        assert found.verdict == "differs"
+        assert len(found.contradictions) == 2 * LAYERS
+        assert "by their names these are different weights" in str(found)

@@ -141,7 +141,7 @@ def test_llama_against_gguf(tmp_path, model, kind, error):
     assert not diff
     for pair in diff.pairs:
         assert pair.layout == (
-            "rows permuted in heads (rotary)" if "q_proj" in pair.a.name or "k_proj" in pair.a.name else ""
+            "rows permuted in heads of 32 (rotary)" if "q_proj" in pair.a.name or "k_proj" in pair.a.name else ""
         )
         assert pair.error == pytest.approx(error if "proj" in pair.a.name else pair.error, rel=0.2)
     rule = next(rule for rule in diff.rules if "q_proj" in rule.a)
@@ -273,7 +273,7 @@ def test_one_layer_is_not_permuted(tmp_path, model):
     (changed,) = [pair for pair in diff.pairs if pair.changed]
     assert changed.b.name == "blk.1.attn_q.weight"
     assert changed.finding == (
-        "it is in the order of a, where the other 2 of its kind are rows permuted in heads (rotary)"
+        "it is in the order of a, where the other 2 of its kind are rows permuted in heads of 32 (rotary)"
     )
 
 

@@ -14,6 +14,7 @@
 
 #include "compare/checkpoint_joined.hpp"
 #include "compare/checkpoint_match.hpp"
+#include "compare/checkpoint_words.hpp"
 #include "compare/name_rules.hpp"
 #include "compare/rounding_check.hpp"
 #include "compare/run_diff.hpp"
@@ -27,44 +28,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostExplained = 10;
 constexpr std::size_t kMostNamed = 3;
 
-// Whether each head's two halves of a rotary embedding became neighbours, or neighbours halves.
-bool is_rotary(const Layout& layout, std::int64_t rows) {
-  const auto& [sizes, order, of_a, of_b] = layout;
-  const std::size_t at = order.size() > 2 && order[0] == 0 ? 1 : 0;
-  if (order.size() < at + 2) return false;
-  std::vector<int> expected(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) expected[i] = static_cast<int>(i);
-  std::swap(expected[at], expected[at + 1]);
-  const std::int64_t heads = at == 1 ? sizes[0] : 1;
-  return order == expected && (sizes[at] == 2 || sizes[at + 1] == 2) && heads * sizes[at] * sizes[at + 1] == rows;
-}
-
-std::string range_in_words(const Layout::Range& range, std::string_view side) {
-  const std::string axis = range.axis == 0 ? "rows" : fmt::format("axis {}", range.axis);
-  const std::string every = range.period > 0 ? fmt::format(" of every {}", range.period) : "";
-  return fmt::format("{} [{}, {}){} of {}", axis, range.begin, range.end, every, side);
-}
-
-std::string in_words(const Layout& layout, const Shape& shape_a, const Shape& shape_b) {
-  std::vector<std::string> words;
-  for (const Layout::Range& range : layout.of_a) words.push_back(range_in_words(range, "a"));
-  for (const Layout::Range& range : layout.of_b) words.push_back(range_in_words(range, "b"));
-  Shape first = without_ones(shape_a);
-  for (const Layout::Range& range : layout.of_a) first[range.axis] = range.end - range.begin;
-  first = without_ones(first);
-  const bool is_part = !words.empty();
-  if (layout.is_same_order()) {
-    if (!is_part && first != without_ones(shape_b)) words.emplace_back("reshaped");
-  } else if (layout.order == std::vector<int>{1, 0} && first.size() == 2) {
-    words.emplace_back("transposed");
-  } else if (!first.empty() && is_rotary(layout, first[0])) {
-    words.emplace_back(first.size() == 1 ? "permuted in heads (rotary)" : "rows permuted in heads (rotary)");
-  } else {
-    words.push_back(Layout{.sizes = layout.sizes, .order = layout.order}.in_words());
-  }
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
 class Judge {
  public:
   Judge(const Weights& a, const Weights& b, const CheckpointMatch& match, CheckpointDiff& diff)
@@ -76,6 +39,7 @@ class Judge {
     find_odd_layouts();
     judge_parts(a_, b_, match_, diff_);
     find_unpermuted();
+    find_odd_heads();
     find_contradictions();
     explain_changed();
     list_rules();
@@ -108,7 +72,7 @@ class Judge {
           fmt::format("its shape is [{}] in a and [{}] in b", fmt::join(a.shape, ", "), fmt::join(b.shape, ", "));
       return pair;
     }
-    pair.layout = in_words(one.layout, a.shape, b.shape);
+    pair.layout = layout_in_words(one.layout, a.shape, b.shape);
     pair.error = one.distance.error;
     if (one.distance.has_other_finite) {
       pair.is_changed = true;
@@ -214,6 +178,29 @@ class Judge {
     }
   }
 
+  // The heads of q and k are of one size, though k may have fewer.
+  void find_odd_heads() {
+    std::map<std::vector<std::int64_t>, std::int64_t> heads_of_q;  // by the numbers in the name
+    const auto head_of = [&](std::size_t i, char role) {
+      const WeightPair& pair = diff_.pairs[i];
+      const Layout& layout = match_.pairs[i].layout;
+      const bool is_known = role_of(owner_word(pair.a.name)) == role && !pair.is_changed && !pair.a.shape.empty() &&
+                            layout.of_a.empty() && layout.of_b.empty();
+      return is_known ? rotary_head(layout, pair.a.shape[0]) : 0;
+    };
+    for (std::size_t i = 0; i < diff_.pairs.size(); ++i)
+      if (const std::int64_t head = head_of(i, 'q'); head > 0)
+        heads_of_q.emplace(numbered(diff_.pairs[i].a.name, 0).numbers, head);
+    for (std::size_t i = 0; i < diff_.pairs.size(); ++i) {
+      const std::int64_t head = head_of(i, 'k');
+      const auto of_q = heads_of_q.find(numbered(diff_.pairs[i].a.name, 0).numbers);
+      if (head == 0 || of_q == heads_of_q.end() || of_q->second == head) continue;
+      diff_.pairs[i].is_changed = true;
+      diff_.pairs[i].finding =
+          fmt::format("its rows are permuted in heads of {} (rotary), those of q in heads of {}", head, of_q->second);
+    }
+  }
+
   static std::string order_words(const std::string& layout) { return layout.empty() ? "in the order of a" : layout; }
 
   // A tensor lies under a name that by most others of its kind, or of its layer, belongs to another tensor.
@@ -251,6 +238,12 @@ class Judge {
         numbers.front() = layer->first;
         others = "layer";
         if (layer->second > 2 * layers.at(b.numbers.front())) expected = with_numbers(b.text, numbers);
+      }
+      const char role_a = role_of(owner_word(pair.a.name)), role_b = role_of(owner_word(pair.b.name));
+      if (expected.empty() && pair.how == "content" && role_a != 0 && role_b != 0 && role_a != role_b) {
+        pair.finding = fmt::format("{} holds {}: by their names these are different weights", pair.b.name, pair.a.name);
+        diff_.contradictions.push_back(pair.finding);
+        continue;
       }
       if (expected.empty() || expected == pair.b.name || !names_b.contains(expected)) continue;
       pair.finding =

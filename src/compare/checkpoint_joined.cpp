@@ -77,7 +77,8 @@ struct Whole {
 
 // ---- what names say
 
-// 'q', 'k', 'v', 'g' (gate), 'u' (up), or 0.
+}  // namespace
+
 char role_of(std::string_view label) {
   struct Role {
     std::string_view word;
@@ -102,6 +103,8 @@ char role_of(std::string_view label) {
   if (kLetters.find(last) != kLetters.npos && (before == '_' || (label.size() == 2 && before == 'w'))) return last;
   return label == "up" ? 'u' : '\0';
 }
+
+namespace {
 
 enum class Joined : std::uint8_t { InARow, ByHeads, Unknown };
 

@@ -274,6 +274,7 @@ void Pairing::match_content() {
       .keep = [](const Item&, const Item&, const Layout&) {},
       .sizes = sizes_};
   std::set<std::size_t> wholes_a, wholes_b;  // of which parts were taken
+  std::vector<WeightMatch> changed;          // parts with other values
   for (const ContentPair& one : match_by_content(a_.lane, b_.lane, partner_a, partner_b, interner_, source).pairs) {
     const bool is_part = one.how == ContentHow::Part;
     const bool is_left = (free_a_[one.a] || wholes_a.contains(one.a)) && (free_b_[one.b] || wholes_b.contains(one.b));
@@ -284,11 +285,19 @@ void Pairing::match_content() {
     const auto distance = distance_in(x.view, y.view, one.layout);
     if (!distance) continue;
     pair.distance = *distance;
-    if (!agrees(pair)) continue;
+    if (!agrees(pair)) {
+      if (is_part) changed.push_back(std::move(pair));
+      continue;
+    }
     if (!one.layout.of_a.empty()) wholes_a.insert(one.a);
     if (!one.layout.of_b.empty()) wholes_b.insert(one.b);
     if (!is_part) layouts_[{a_.records[one.a].shape, b_.records[one.b].shape}].push_back(one.layout);
     take(std::move(pair));
+  }
+  for (WeightMatch& pair : changed) {
+    const bool is_in_a = !pair.layout.of_a.empty();
+    if (is_in_a ? wholes_a.contains(pair.a) && free_b_[pair.b] : wholes_b.contains(pair.b) && free_a_[pair.a])
+      take(std::move(pair));
   }
 }
 

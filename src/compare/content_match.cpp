@@ -62,7 +62,7 @@ class Matcher {
     match_values([](const ContentGroup&) { return true; });
     match_parts(pairs_);
     match_rules();
-    match_changed_parts(pairs_);
+    match_changed_parts(pairs_, interner_);
     match_doubles(pairs_, interner_);
     match_ties(pairs_);
     match_order(pairs_, interner_);

@@ -70,7 +70,7 @@ Layout layout_of_part(const Shape& whole, const Shape& part, const Layout::Range
 void match_parts(ContentPairs& pairs);
 
 // Pairs parameters of which one is all of several others but for one, that has other values.
-void match_changed_parts(ContentPairs& pairs);
+void match_changed_parts(ContentPairs& pairs, const Interner& interner);
 
 // Pairs parameters that content cannot tell apart, where both runs have as many of them: the first with the first.
 void match_ties(ContentPairs& pairs);

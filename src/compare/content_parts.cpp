@@ -3,8 +3,8 @@
 // its parts are looked for one after another: of all tensors that fit in shape those whose first element stands at the
 // place that is next, and of these the one whose sampled values do. Only what covers the whole tensor counts, and each
 // part is verified on all its elements. A single slice (the last token's row) is one part of which the rest was not
-// recorded. Where one of a parameter's parts alone is not found, the parameter of its size that was recorded nearest to
-// the others is that part, and has other values.
+// recorded. Where one of a parameter's parts alone is not found, the parameter of its size and layer that was recorded
+// nearest to the others is that part, and has other values.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,6 +13,7 @@
 #include <set>
 
 #include "compare/content_pairs.hpp"
+#include "compare/name_rules.hpp"
 #include "compare/shape.hpp"
 
 namespace tenscope::compare {
@@ -45,8 +46,11 @@ class PartMatcher {
     }
   }
 
-  void match_changed() {
+  void match_changed(const Interner& interner) {
     index_parts();
+    for (std::size_t j = 0; j < parts_.groups.size(); ++j)
+      if (is_candidate(parts_, j))
+        numbers_[j] = numbered(interner.text(parts_.lane.items[parts_.groups[j].first().item].name), 0).numbers;
     for (std::size_t i = 0; i < wholes_.groups.size(); ++i) {
       if (!is_candidate(wholes_, i) || !wholes_.groups[i].has_parameter || wholes_.groups[i].first().l2 == 0) continue;
       const std::size_t last = wholes_.groups[i].first().shape.size() - 1;
@@ -174,6 +178,7 @@ class PartMatcher {
       const std::vector<Piece> behind = in_a_row(axis, begin + size);
       if (behind.empty() && begin + size < extent) continue;
       std::ranges::copy(behind, std::back_inserter(pieces));
+      if (pieces.empty() || is_rest_zero(pieces)) continue;
       const auto changed = nearest_of_size(axis, size, pieces);
       auto found = verified(pieces);
       if (!changed || !found) continue;
@@ -186,6 +191,17 @@ class PartMatcher {
       return true;
     }
     return false;
+  }
+
+  // A bias that a part does not have, or that is zero, has not changed.
+  bool is_rest_zero(const std::vector<Piece>& pieces) const {
+    constexpr double kNothing = 1e-5;
+    double squares = whole_->l2 * whole_->l2;
+    for (const Piece& piece : pieces) {
+      const double own = parts_.groups[piece.group].first().l2;
+      squares -= own * own;
+    }
+    return squares <= kNothing * whole_->l2 * whole_->l2;
   }
 
   // Of parameters that are left and may be parts of the whole: their sizes along the axis.
@@ -202,6 +218,7 @@ class PartMatcher {
     std::size_t least = std::numeric_limits<std::size_t>::max();
     for (const Piece& candidate : parts_near(axis, 0, kNever)) {
       const bool is_chosen = std::ranges::find(pieces, candidate.group, &Piece::group) != pieces.end();
+      if (numbers_.at(candidate.group) != numbers_.at(pieces.front().group)) continue;
       if (candidate.range.end != size || is_chosen || candidate.is_transposed != pieces.front().is_transposed ||
           !is_candidate(parts_, candidate.group) || !parts_.groups[candidate.group].has_parameter)
         continue;
@@ -328,6 +345,7 @@ class PartMatcher {
   ContentSide &wholes_, &parts_;
   const Content* whole_ = nullptr;  // the one at hand
   Index by_shape_, without_first_, without_last_;
+  std::map<std::size_t, std::vector<std::int64_t>> numbers_;  // in the names of parts
 };
 
 }  // namespace
@@ -348,8 +366,8 @@ Layout layout_of_part(const Shape& whole, const Shape& part, const Layout::Range
   return layout;
 }
 
-void match_changed_parts(ContentPairs& pairs) {
-  for (const bool is_whole_in_a : {true, false}) PartMatcher(pairs, is_whole_in_a).match_changed();
+void match_changed_parts(ContentPairs& pairs, const Interner& interner) {
+  for (const bool is_whole_in_a : {true, false}) PartMatcher(pairs, is_whole_in_a).match_changed(interner);
 }
 
 void match_parts(ContentPairs& pairs) {
