@@ -241,3 +241,17 @@ def test_names_of_one_owner_are_no_exchanged_weights(tmp_path, is_swapped):
     runs = [record(tmp_path, "a", a), record(tmp_path, "b", b)]
     diff = tenscope.diff(*(runs[::-1] if is_swapped else runs))
     assert "exchanged" not in str(diff), str(diff)
+
+
+def test_a_written_map_pairs_in_the_same_layouts(tmp_path):
+    """Heads in front of tokens, and a rotary embedding's halves as neighbours: other tensors tell the sizes."""
+    random = np.random.default_rng(3)
+    weight = random.standard_normal((48, 48)).astype(np.float32)
+    q = random.standard_normal((4, 9, 12)).astype(np.float32)  # heads, tokens, size
+    neighbours = q.reshape(4, 9, 2, 6).swapaxes(2, 3).reshape(4, 9, 12).swapaxes(0, 1)
+    a = {"w": weight, "rows": random.standard_normal((9, 6)).astype(np.float32), "q": q}
+    b = {"m": weight.T, "r": a["rows"], "p": neighbours}
+    runs = [record(tmp_path, "a", a, io=None), record(tmp_path, "b", b, io=None)]
+    assert not tenscope.diff(*runs)
+    found = tenscope.diff(*runs, map=["w=m", "rows=r", "q=p"])
+    assert not found, str(found)

@@ -245,6 +245,18 @@ class LaneAligner {
     if (pair_.to_a[j] != kAlone) pair_.to_b[static_cast<std::size_t>(pair_.to_a[j])] = kAlone;
   }
 
+  // Of all tensors of both runs: 4 heads of 12 may be found where these two have one axis of 48.
+  const AxisSizes& axis_sizes() {
+    if (!axis_sizes_.empty()) return axis_sizes_;
+    for (const int side : {0, 1})
+      for (const Item& item : side == 0 ? a_ : b_)
+        if (item.is_tensor()) {
+          const auto shape = content_->record(side, item).shape;
+          axis_sizes_.insert(shape.begin(), shape.end());
+        }
+    return axis_sizes_;
+  }
+
   // Two values whose names say that they are the same; tensors of other shapes lie in another order, and those that a
   // map names may.
   void join_values(std::size_t i, std::size_t j, bool is_by_map = false) {
@@ -253,9 +265,7 @@ class LaneAligner {
     if (content_ == nullptr || !x.is_tensor() || !y.is_tensor() || !x.has_bytes || !y.has_bytes) return;
     if (is_same_value(x, y) || (x.shape == y.shape && !is_by_map)) return;
     const TensorData data_a = content_->data(0, x), data_b = content_->data(1, y);
-    AxisSizes sizes(data_a.view.shape.begin(), data_a.view.shape.end());
-    sizes.insert(data_b.view.shape.begin(), data_b.view.shape.end());
-    const auto found = find_layout(data_a.view, data_b.view, sizes, 1e-3);
+    const auto found = find_layout(data_a.view, data_b.view, axis_sizes(), 1e-3);
     constexpr double kAgrees = 0.03;  // beyond that the best of many layouts may be chance
     if (!found || (x.shape == y.shape && found->error > kAgrees)) return;
     content_->keep(x, y, found->layout);
@@ -295,6 +305,7 @@ class LaneAligner {
   const std::vector<Item>& b_;
   const ContentSource* content_ = nullptr;
   std::vector<double> weight_errors_;  // of parameters that were paired by names and lie in another order
+  AxisSizes axis_sizes_;
   ArgumentNames arguments_a_, arguments_b_;
   std::unordered_map<int, TextId> scope_in_b_;
   LanePair pair_;
