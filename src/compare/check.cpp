@@ -385,9 +385,10 @@ class Checker {
     for (const WriterInfo& writer : reader_.writers()) ranks.insert(writer.rank);
     const auto most = limit("ranks-out-of-sync");
     if (!most || ranks.size() < 2) return;
-    looked_at_["ranks-out-of-sync"] = parameters_.size();
     RankCoverage coverage;
-    for (const RankDifference& difference : compare::diff_ranks(reader_, coverage))
+    const std::vector<RankDifference> differences = compare::diff_ranks(reader_, coverage);
+    looked_at_["ranks-out-of-sync"] = coverage.compared;
+    for (const RankDifference& difference : differences)
       if (difference.place.io == "param" && difference.rel_max > *most)
         report("ranks-out-of-sync", difference.place, difference.rel_max,
                fmt::format("{} differs on rank {} from step {} on", difference.place.name, difference.ranks.front(),

@@ -1,5 +1,6 @@
 // diff_ranks: what should be equal across the ranks of one run and is not. Compared are ranks that hold the same part
-// of a tensor: the whole one, the same shard of a DTensor, the same pipeline stage.
+// of a tensor: the whole one, the same shard of a DTensor, the same pipeline stage, the same part of what was cut by
+// hand (hand_made_parts.cpp).
 #include "compare/rank_diff.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <map>
 #include <tuple>
 
+#include "compare/hand_made_parts.hpp"
 #include "compare/pipeline_stage.hpp"
 #include "compare/run_values.hpp"
 #include "tenscope/diff.hpp"
@@ -48,6 +50,7 @@ class RankComparison {
 
   std::vector<RankDifference> compare() {
     find_last_gradients();
+    hand_made_ = compare::find_hand_made_parts(timeline_);
     for (std::size_t lane = 0; lane < timeline_.lanes.size(); ++lane) compare_lane(lane);
     for (const auto& [tensor, reference] : references_) {
       if (reference.compared)
@@ -92,10 +95,12 @@ class RankComparison {
     for (const Item& item : timeline_.lanes[lane].items) {
       if (!is_shared(lane, item)) continue;
       const auto stage = stages.find(item.root);
+      const auto made = hand_made_.find({lane, compare::parameter_of(item)});
+      const compare::TextId own =
+          made == hand_made_.end() ? item.part : interner_.text(fmt::format("part {}", made->second));
       const compare::TextId part =
-          stage == stages.end()
-              ? item.part
-              : interner_.text(fmt::format("stage {} {}", stage->second.stage, interner_.text(item.part)));
+          stage == stages.end() ? own
+                                : interner_.text(fmt::format("stage {} {}", stage->second.stage, interner_.text(own)));
       const Tensor tensor{item.root, item.name, item.io, part};
       Moment moment{tensor, item.step, item.io == compare::Io::Grad ? compare::Phase::None : item.phase, 0};
       moment.nth = counts[moment]++;
@@ -150,6 +155,7 @@ class RankComparison {
   compare::RunValues values_;
   RankCoverage& coverage_;
   std::map<std::tuple<std::size_t, compare::TextId, compare::TextId, std::int64_t>, EventId> last_gradient_;
+  compare::HandMadeParts hand_made_;
   std::map<Tensor, Reference> references_;
   std::map<Moment, const Item*> known_;                                   // of the lanes that are references
   std::map<std::pair<compare::TextId, compare::Io>, std::size_t> found_;  // by name and role, into result_
