@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-STEPS, ROUNDS = 10, 4
+STEPS, ROUNDS = 10, 3
 
 PROGRAM = """
 import json, sys, time
