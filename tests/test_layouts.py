@@ -256,6 +256,24 @@ def test_without_bytes_declared_parts_are_compared_by_their_sketches(tmp_path):
     assert diff(one, record("other", 2, step=1), check=1)["first_divergence"]["name"] == "ids"
 
 
+@pytest.mark.parametrize(("partial", "value"), [("max", 1.0), ("sum", np.nan)])
+@pytest.mark.parametrize("is_reversed", [True, False])
+def test_without_bytes_what_parts_do_not_tell_is_unknown(tmp_path, partial, value, is_reversed):
+    q = np.random.default_rng(6).normal(size=(16, 12)).astype(np.float32)
+    q[3, 4] = value
+    for name, ranks in (("one", 1), ("two", 2)):
+        for rank in range(ranks):
+            with tenscope.Run(tmp_path, name=name, rank=rank, world_size=ranks, join=rank > 0, metadata=False) as run:
+                run.record("loss", 1.5)
+                if ranks == 1:
+                    run.record("q", q, values="stats")
+                else:
+                    tenscope.shard("q", q, partial=partial, part=rank, parts=2, run=run, values="stats")
+    found = diff(*[tmp_path / name for name in (("two", "one") if is_reversed else ("one", "two"))], check=1)
+    assert found["verdict"] == "unknown" and found["origins"] == []
+    assert any("could not be put together" in note for note in found["notes"])
+
+
 @pytest.mark.parametrize("is_declared", [True, False])
 @pytest.mark.parametrize("is_reversed", [True, False])
 @pytest.mark.parametrize("partial", [None, "sum"])

@@ -156,8 +156,8 @@ class Builder {
     const auto matched = runs_.slots.find(key);
     if (matched != runs_.slots.end() && matched->second.choice) {
       if (is_of_another_stage(key, *matched->second.choice)) return false;
-      if (!is_certain(key, matched->second)) {
-        runs_.not_assembled.emplace_back(interner_.text(slot.runs[0].items.front()->name));
+      if (!is_certain(key, matched->second) || !is_known(matched->second)) {
+        leave_out(key, *slot.runs[0].items.front());
         return false;
       }
       for (const std::size_t run : {0U, 1U}) runs_.sources[run]->set_value(items[run], matched->second, interner_);
@@ -169,11 +169,21 @@ class Builder {
     const bool is_certain =
         is_whole && matched != runs_.slots.end() && is_input_or_parameter(key) && !is_of_another_stage(key, {});
     if (!is_certain) {
-      runs_.not_assembled.emplace_back(interner_.text(slot.runs[0].items.front()->name));
+      leave_out(key, *slot.runs[0].items.front());
       return false;
     }
     for (const std::size_t run : {0U, 1U}) copy_value(items[run], *slot.runs[run].items.front());
     return true;
+  }
+
+  void leave_out(const SlotKey& key, const Item& item) {
+    runs_.not_assembled.emplace_back(interner_.text(item.name));
+    runs_.is_plain_left_out |= key.node < 0;
+  }
+
+  // Not what is made of parts whose bytes were not kept, where their summaries do not tell: a maximum, say.
+  bool is_known(const MatchedSlot& slot) const {
+    return (slot.sets[0].has_bytes && slot.sets[1].has_bytes) || runs_.sources[0]->summary_without_bytes(slot);
   }
 
   // Where neither run is known to have a parameter whole, and nothing says how its parts lie, it is not known whether
@@ -260,7 +270,7 @@ void LogicalSource::set_value(Item& item, const MatchedSlot& slot, Interner& int
   Whole& made = wholes_.emplace_back();
   made.slot = &slot;
   if (!set.has_bytes) {
-    made.record = summary_without_bytes(slot);
+    made.record = *summary_without_bytes(slot);
     set_tensor(item, made.record, interner);
     item.fingerprint = identity_of(set);  // the same where all parts are
   } else {
@@ -279,17 +289,24 @@ void LogicalSource::set_value(Item& item, const MatchedSlot& slot, Interner& int
 }
 
 // In what does not follow from the parts' summaries it is like the other run's.
-TensorRecord LogicalSource::summary_without_bytes(const MatchedSlot& slot) const {
-  const auto side = static_cast<std::size_t>(run_);
-  std::array<TensorRecord, 2> both;
-  for (const int run : {0, 1})
-    both[static_cast<std::size_t>(run)] = *summary_of(loader_, run, slot.sets[static_cast<std::size_t>(run)],
-                                                      slot.choice->how[static_cast<std::size_t>(run)]);
-  if (slot.choice->factor != 1) both[1] = scale_summary(both[1], slot.choice->factor);
-  complete_summaries(both[0], both[1]);
-  both[side].blob.reset();
-  both[side].file.clear();
-  return both[side];
+std::optional<TensorRecord> LogicalSource::summary_without_bytes(const MatchedSlot& slot) const {
+  std::array<std::optional<TensorRecord>, 2> both;
+  for (const int run : {0, 1}) {
+    const auto side = static_cast<std::size_t>(run);
+    const PartSet& set = slot.sets[side];
+    const Arrangement& how = slot.choice->how[side];
+    if (set.has_bytes)
+      both[side] = summary_of(whole_of(set, loader_.load_all(run, set), how));
+    else
+      both[side] = summary_of(set, part_summaries(loader_.reader(run), set), how);
+    if (!both[side]) return std::nullopt;
+  }
+  if (slot.choice->factor != 1) both[1] = scale_summary(*both[1], slot.choice->factor);
+  complete_summaries(*both[0], *both[1]);
+  TensorRecord& own = *both[static_cast<std::size_t>(run_)];
+  own.blob.reset();
+  own.file.clear();
+  return own;
 }
 
 HostTensor LogicalSource::make(const MatchedSlot& slot) const {

@@ -30,6 +30,9 @@ class LogicalSource : public TensorSource {
   std::optional<Sketch> sketch(const Item& item) const override;
   std::uint64_t part_id(const Item& item) const override;
 
+  // Of a whole whose parts' bytes were not all kept; nothing where their summaries do not tell.
+  std::optional<TensorRecord> summary_without_bytes(const MatchedSlot& slot) const;
+
   // What an item was made of; nothing where it is what one process recorded.
   const MatchedSlot* slot_of(const Item& item) const;
 
@@ -40,7 +43,6 @@ class LogicalSource : public TensorSource {
   };
 
   HostTensor make(const MatchedSlot& slot) const;
-  TensorRecord summary_without_bytes(const MatchedSlot& slot) const;
 
   int run_;
   const PartLoader& loader_;
@@ -61,6 +63,7 @@ struct LogicalRuns {
   std::array<std::size_t, 2> totals{};     // tensors and numbers that each run has
   std::vector<DiffLayout> layouts;         // how they were put together
   std::vector<std::string> not_assembled;  // names of tensors in both runs whose parts could not be put together
+  bool is_plain_left_out = false;          // one of them is in no module, so that nothing after it speaks for it
   double roundoff = 0;                     // of the coarsest half type in them; 0: there is none
 
   // Parts of a pair of tensors that are off, and how.

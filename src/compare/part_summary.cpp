@@ -49,7 +49,7 @@ std::shared_ptr<const Sketch> added_sketches(std::span<const TensorRecord> parts
   return total;
 }
 
-std::optional<TensorRecord> summary_of(const Reader& reader, const PartTensor& part) {
+std::optional<TensorRecord> summary_of_part(const Reader& reader, const PartTensor& part) {
   if (!part.is_declared) return recorded_summary(reader, part.events.front());
   const store::WholeParts parts = store::whole_parts(reader, part.events);
   std::vector<TensorRecord> records;
@@ -177,20 +177,24 @@ void complete_summaries(TensorRecord& a, TensorRecord& b) {
   }
 }
 
-std::optional<TensorRecord> summary_of(const PartLoader& loader, int run, const PartSet& set, const Arrangement& how) {
-  if (set.has_bytes) {
-    const HostTensor whole = whole_of(set, loader.load_all(run, set), how);
-    const Summary summary = kernels::summarize(whole.view());
-    return TensorRecord{.dtype = whole.dtype,
-                        .shape = whole.shape,
-                        .device = "cpu",
-                        .fingerprint = summary.fingerprint,
-                        .stats = summary.stats,
-                        .sketch = std::make_shared<const Sketch>(kernels::sketch(whole.view()))};
-  }
-  std::vector<std::optional<TensorRecord>> parts;
-  for (const PartTensor& part : set.parts) parts.push_back(summary_of(loader.reader(run), part));
+PartSummaries part_summaries(const Reader& reader, const PartSet& set) {
+  PartSummaries result;
+  for (const PartTensor& part : set.parts) result.push_back(summary_of_part(reader, part));
+  return result;
+}
+
+std::optional<TensorRecord> summary_of(const PartSet& set, const PartSummaries& parts, const Arrangement& how) {
   return fold_grid(how.assembly, in_order(how, set.ranks, set.passes, parts), fold_summaries);
+}
+
+TensorRecord summary_of(const HostTensor& whole) {
+  const Summary summary = kernels::summarize(whole.view());
+  return {.dtype = whole.dtype,
+          .shape = whole.shape,
+          .device = "cpu",
+          .fingerprint = summary.fingerprint,
+          .stats = summary.stats,
+          .sketch = std::make_shared<const Sketch>(kernels::sketch(whole.view()))};
 }
 
 }  // namespace tenscope::compare

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "compare/arrangement.hpp"
 #include "compare/part_loader.hpp"
@@ -22,7 +23,12 @@ TensorRecord scale_summary(TensorRecord summary, double factor);
 // Gives both, of one tensor in two runs, what only the other knows, so that it proves nothing.
 void complete_summaries(TensorRecord& a, TensorRecord& b);
 
+// Of each part of a set, rank by rank, pass by pass; nothing where its own parts cannot be added up.
+using PartSummaries = std::vector<std::optional<TensorRecord>>;
+PartSummaries part_summaries(const Reader& reader, const PartSet& set);
+
 // The whole that parts make together.
-std::optional<TensorRecord> summary_of(const PartLoader& loader, int run, const PartSet& set, const Arrangement& how);
+std::optional<TensorRecord> summary_of(const PartSet& set, const PartSummaries& parts, const Arrangement& how);
+TensorRecord summary_of(const HostTensor& whole);
 
 }  // namespace tenscope::compare

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "compare/measure.hpp"
-#include "compare/part_summary.hpp"
 #include "compare/sketch_estimate.hpp"
 #include "kernels/compare.hpp"
 
@@ -134,7 +133,11 @@ const HostTensor& PartTrial::whole(int run, const Arrangement& how) {
 
 const std::optional<TensorRecord>& PartTrial::summary(int run, const Arrangement& how) {
   const auto side = static_cast<std::size_t>(run);
-  return known_or_made(summaries_[side], how, [&] { return summary_of(loader_, run, sets_[side], how); });
+  return known_or_made(summaries_[side], how, [&] {
+    if (sets_[side].has_bytes) return std::optional(summary_of(whole(run, how)));
+    if (part_summaries_[side].empty()) part_summaries_[side] = part_summaries(loader_.reader(run), sets_[side]);
+    return summary_of(sets_[side], part_summaries_[side], how);
+  });
 }
 
 }  // namespace tenscope::compare

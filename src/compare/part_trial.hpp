@@ -10,6 +10,7 @@
 
 #include "compare/arrangement.hpp"
 #include "compare/part_loader.hpp"
+#include "compare/part_summary.hpp"
 #include "tenscope/event.hpp"
 
 namespace tenscope::compare {
@@ -44,6 +45,7 @@ class PartTrial {
   const PartLoader& loader_;
   const std::array<PartSet, 2>& sets_;
   std::array<std::vector<TensorData>, 2> parts_;
+  std::array<PartSummaries, 2> part_summaries_;
   Known<HostTensor> wholes_;
   Known<std::optional<TensorRecord>> summaries_;
 };

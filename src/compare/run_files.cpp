@@ -227,6 +227,8 @@ RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& o
   note_states(a, b, part);
   RunDiff diff = part.result();
   diff.layouts = std::move(runs.layouts);
+  const bool is_agreement = diff.verdict == DiffVerdict::Equal || diff.verdict == DiffVerdict::Noise;
+  if (is_agreement && runs.is_plain_left_out) diff.verdict = DiffVerdict::Unknown;
   if (!runs.not_assembled.empty())
     diff.notes.insert(diff.notes.begin(), {.kind = DiffNote::Kind::NotAssembled,
                                            .subject = runs.not_assembled.front(),
