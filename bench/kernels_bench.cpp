@@ -14,9 +14,13 @@
 #include <vector>
 
 #include "kernels/compare.hpp"
+#include "kernels/find.hpp"
 #include "kernels/hash.hpp"
+#include "kernels/profile.hpp"
 #include "kernels/simd_target.hpp"
 #include "kernels/summarize.hpp"
+#include "kernels/tile.hpp"
+#include "kernels/value_histogram.hpp"
 
 namespace {
 
@@ -175,6 +179,78 @@ void small_tensor(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(small_tensor)->Arg(4)->Arg(1024)->Arg(16384)->Arg(262144);
+
+// What the viewer asks for: a matrix of 4096 x 4096 and its partner. The argument is the number of threads.
+constexpr std::int64_t kSide = 4096;
+
+TensorView matrix_of(const std::byte* bytes, DType dtype = DType::F32) {
+  static const std::int64_t kShape[] = {kSide, kSide};
+  return {bytes, dtype, {kShape, 2}, {}};
+}
+
+kernels::TileOptions tile_options(benchmark::State& state, std::int64_t side = kSide) {
+  return {.cols = kSide, .row_end = side, .col_end = side, .threads = static_cast<int>(state.range(0))};
+}
+
+void tile_reduced(benchmark::State& state, DType dtype) {
+  const kernels::Look look(matrix_of(data_for(dtype), dtype));
+  for (auto _ : state) benchmark::DoNotOptimize(kernels::make_tile(look, tile_options(state)));
+}
+BENCHMARK_CAPTURE(tile_reduced, float32, DType::F32)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK_CAPTURE(tile_reduced, bfloat16, DType::BF16)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void tile_reduced_with_scale(benchmark::State& state) {
+  const kernels::Look look(matrix_of(buffers().source));
+  kernels::ValueScale scale;
+  for (auto _ : state) benchmark::DoNotOptimize(kernels::make_tile(look, tile_options(state), &scale));
+}
+BENCHMARK(tile_reduced_with_scale)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void tile_of_pair(benchmark::State& state, kernels::LookKind kind) {
+  const kernels::Look look(kind, matrix_of(buffers().source), matrix_of(buffers().near));
+  for (auto _ : state) benchmark::DoNotOptimize(kernels::make_tile(look, tile_options(state)));
+}
+BENCHMARK_CAPTURE(tile_of_pair, difference, kernels::LookKind::Difference)
+    ->Arg(1)
+    ->Arg(2)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(tile_of_pair, ulps, kernels::LookKind::Ulps)
+    ->Arg(1)
+    ->Arg(2)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+void tile_exact(benchmark::State& state) {
+  const kernels::Look look(matrix_of(buffers().source));
+  for (auto _ : state) benchmark::DoNotOptimize(kernels::make_tile(look, tile_options(state, 512)));
+}
+BENCHMARK(tile_exact)->Arg(1)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void profile_along(benchmark::State& state, std::size_t axis) {
+  const kernels::Look look(matrix_of(buffers().source));
+  const std::int64_t shape[] = {kSide, kSide};
+  for (auto _ : state)
+    benchmark::DoNotOptimize(kernels::make_profile(look, shape, axis, static_cast<int>(state.range(0))));
+}
+BENCHMARK_CAPTURE(profile_along, rows, 0)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK_CAPTURE(profile_along, columns, 1)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void histogram_of_matrix(benchmark::State& state) {
+  const kernels::Look look(matrix_of(buffers().source));
+  for (auto _ : state) {
+    const kernels::ValueCensus census = kernels::take_census(look, static_cast<int>(state.range(0)));
+    benchmark::DoNotOptimize(kernels::count_bins(look, census, kernels::choose_edges({&census, 1})));
+  }
+}
+BENCHMARK(histogram_of_matrix)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void count_differing(benchmark::State& state) {
+  const kernels::Look look(kernels::LookKind::Difference, matrix_of(buffers().source), matrix_of(buffers().near));
+  const kernels::Wanted wanted{.kind = kernels::Wanted::Kind::Nonzero};
+  for (auto _ : state) benchmark::DoNotOptimize(kernels::count_wanted(look, wanted, static_cast<int>(state.range(0))));
+}
+BENCHMARK(count_differing)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace
 
