@@ -112,6 +112,9 @@ class Reader {
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;
 
+  // The same run as it stands now: for one that is being written. What was read before is not read again.
+  Reader reopened() const;
+
   const std::filesystem::path& path() const noexcept;
   std::string_view run_json() const noexcept;  // the text of run.json
   Span<const WriterInfo> writers() const noexcept;
@@ -147,6 +150,8 @@ class Reader {
   struct [[gnu::visibility("hidden")]] Impl;
 
  private:
+  explicit Reader(std::unique_ptr<Impl> impl);
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -51,8 +51,14 @@ std::string sealed_line(std::string_view text) {
   return fmt::format("{}{}{:016x}\"}}\n", text, kSumKey, XXH3_64bits(text.data(), text.size()));
 }
 
-JournalReader::JournalReader(const ReadFile& file, std::filesystem::path path, std::vector<Problem>& problems)
-    : file_(file), path_(std::move(path)), problems_(problems), buffer_(kBatchBytes + simdjson::SIMDJSON_PADDING) {}
+JournalReader::JournalReader(const ReadFile& file, std::filesystem::path path, std::vector<Problem>& problems,
+                             std::uint64_t from)
+    : file_(file),
+      path_(std::move(path)),
+      problems_(problems),
+      buffer_(kBatchBytes + simdjson::SIMDJSON_PADDING),
+      base_(from),
+      content_end_(from) {}
 
 bool JournalReader::next(LineBatch& batch) {
   do {

@@ -37,7 +37,7 @@ struct LineBatch {
   std::span<const LineRef> lines;
 };
 
-// Overview: reads one journal file from its start to its end, batch by batch, checking each line's sum.
+// Overview: reads one journal file to its end, batch by batch, checking each line's sum.
 //
 // The file may be growing: its writer has mapped it larger than its content, so the content ends where zeros begin. But
 // zeros may also be damage (a lost page), so they are skipped, and become damage when something stands behind them.
@@ -45,8 +45,10 @@ struct LineBatch {
 // reported it is read once more from the file: what was being written at the first look has been written by then.
 class JournalReader {
  public:
-  // `file` must outlive the reader. Damage is appended to `problems`, neighbouring bad lines as one.
-  JournalReader(const ReadFile& file, std::filesystem::path path, std::vector<Problem>& problems);
+  // `file` must outlive the reader. Damage is appended to `problems`, neighbouring bad lines as one. `from` is the
+  // offset of a line: what stands before it is not read.
+  JournalReader(const ReadFile& file, std::filesystem::path path, std::vector<Problem>& problems,
+                std::uint64_t from = 0);
 
   bool next(LineBatch& batch);  // false at the end
 

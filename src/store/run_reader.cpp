@@ -66,12 +66,16 @@ struct Reader::Impl {
   std::vector<Row> rows;               // by writer
   std::vector<std::size_t> first_row;  // of each writer
   NameTable names;
+  std::vector<JournalPlace> ends;  // of each writer's journal
+  ReaderOptions options;
   std::shared_ptr<TensorStorage> storage;
   std::uint64_t id = 0;  // tells the readers of a process apart
 
   void read_run_json();
-  void read_writers(const std::vector<WriterFolder>& folders);
-  void add(WriterContent content);
+  void open(const Impl* before);
+  void read_writers(const std::vector<WriterFolder>& folders, const Impl* before);
+  void add(WriterContent content, const Impl* before);
+  std::optional<std::size_t> find_writer(std::string_view folder) const;
   void find_missing_ranks(const std::vector<WriterFolder>& folders);
   std::string_view line_of(const Row& row, Block& block) const;
   Event parse(EventId event) const;
@@ -93,18 +97,26 @@ void Reader::Impl::read_run_json() {
 }
 
 // On several threads; taken over in the order of the folders, so that everything is as if one had read them.
-void Reader::Impl::read_writers(const std::vector<WriterFolder>& folders) {
+void Reader::Impl::read_writers(const std::vector<WriterFolder>& folders, const Impl* before) {
   if (folders.empty()) return;
   const std::size_t most_files = most_open_files();
   const std::size_t kept_open = most_files / folders.size();
   const int threads = kernels::worker_count(folders.size(), most_files);
   kernels::make_in_order(
       folders.size(), threads,
-      [&](std::size_t i) { return read_writer(folders[i], fetcher, run_file.is_ring, kept_open); },
-      [this](WriterContent content) { add(std::move(content)); });
+      [&](std::size_t i) {
+        const auto known = before != nullptr ? before->find_writer(folders[i].path.filename().string()) : std::nullopt;
+        return read_writer(folders[i], fetcher, run_file.is_ring, kept_open, known ? &before->ends[*known] : nullptr);
+      },
+      [&](WriterContent content) { add(std::move(content), before); });
 }
 
-void Reader::Impl::add(WriterContent content) {
+std::optional<std::size_t> Reader::Impl::find_writer(std::string_view folder) const {
+  const auto found = std::ranges::find(writers, folder, &WriterInfo::folder);
+  return found == writers.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - writers.begin()));
+}
+
+void Reader::Impl::add(WriterContent content, const Impl* before) {
   constexpr std::size_t kMostRows = std::numeric_limits<EventId>::max();
   std::move(content.problems.begin(), content.problems.end(), std::back_inserter(problems));
   std::move(content.losses.begin(), content.losses.end(), std::back_inserter(losses));
@@ -119,12 +131,27 @@ void Reader::Impl::add(WriterContent content) {
   std::move(content.parts.begin(), content.parts.end(), std::back_inserter(parts));
   writer_of_part.resize(parts.size(), writers.size());
   first_row.push_back(rows.size());
-  for (Row row : content.rows) {
+  if (content.goes_on) {  // behind what was read before, whose names have the same numbers here
+    const std::size_t writer = *before->find_writer(content.info.folder);
+    const auto first = before->rows.begin() + static_cast<std::ptrdiff_t>(before->first_row[writer]);
+    const auto count = static_cast<std::ptrdiff_t>(before->writers[writer].event_count);
+    content.info.event_count += static_cast<std::uint64_t>(count);
+    rows.reserve(rows.size() + content.info.event_count);
+    std::transform(first, first + count, std::back_inserter(rows), [&](Row row) {
+      row.part = first_part;
+      return row;
+    });
+  }
+  for (Row& row : content.rows) {
     row.name = ids[row.name];
     row.part += first_part;
-    rows.push_back(row);
   }
+  if (rows.empty())
+    rows = std::move(content.rows);  // most runs have one writer
+  else
+    rows.insert(rows.end(), content.rows.begin(), content.rows.end());
   writers.push_back(std::move(content.info));
+  ends.push_back(std::move(content.end));
 }
 
 // A rank that should have taken part and has no folder: it never opened its run, or its folder was lost.
@@ -182,21 +209,33 @@ Event Reader::Impl::parse(EventId event) const {
   }
 }
 
-Reader::Reader(const std::filesystem::path& path, ReaderOptions options) : impl_(std::make_unique<Impl>()) {
+void Reader::Impl::open(const Impl* before) {
   static std::atomic<std::uint64_t> next_id{1};
-  impl_->id = next_id++;
-  impl_->path = resolve_run(path);
-  impl_->fetcher = Fetcher(impl_->path);
-  impl_->read_run_json();
-  const std::vector<WriterFolder> all = writer_folders(impl_->path);
+  id = next_id++;
+  fetcher = Fetcher(path);
+  read_run_json();
+  const std::vector<WriterFolder> all = writer_folders(path);
   const std::set<int> wanted(options.ranks.begin(), options.ranks.end());
   std::vector<WriterFolder> folders;
   std::ranges::copy_if(all, std::back_inserter(folders),
                        [&](const WriterFolder& folder) { return wanted.empty() || wanted.contains(folder.rank); });
-  impl_->read_writers(folders);
-  impl_->find_missing_ranks(all);
-  impl_->storage =
-      std::make_shared<TensorStorage>(folders, impl_->fetcher, impl_->run_file.is_ring, options.check_fingerprints);
+  read_writers(folders, before);
+  find_missing_ranks(all);
+  storage = std::make_shared<TensorStorage>(folders, fetcher, run_file.is_ring, options.check_fingerprints);
+}
+
+Reader::Reader(const std::filesystem::path& path, ReaderOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->path = resolve_run(path);
+  impl_->options = std::move(options);
+  impl_->open(nullptr);
+}
+
+Reader::Reader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Reader Reader::reopened() const {
+  auto impl = std::make_unique<Impl>(Impl{.path = impl_->path, .names = impl_->names, .options = impl_->options});
+  impl->open(impl_.get());
+  return Reader(std::move(impl));
 }
 
 Reader::~Reader() = default;

@@ -326,6 +326,63 @@ TEST(Reader, finds_by_glob_step_call_rank_and_kind) {
   EXPECT_EQ(reader.steps("none"), std::vector<std::int64_t>{});
 }
 
+// What a reader says, as far as it can be compared.
+std::string told_by(const Reader& reader) {
+  std::string text;
+  for (EventId id = 0; id < reader.event_count(); ++id) {
+    const Event event = reader.event(id);
+    text += fmt::format("{} {} {} {} {} {}\n", reader.writer_index(id), event.seq, reader.name(id), event.name,
+                        reader.step(id), reader.call(id));
+  }
+  for (const WriterInfo& writer : reader.writers())
+    text += fmt::format("{} {} {} {}\n", writer.folder, writer.event_count, writer.closed, writer.dropped);
+  for (const Problem& problem : reader.problems()) text += fmt::format("{} {}\n", problem.offset, problem.reason);
+  for (const Loss& loss : reader.losses()) text += to_string(loss) + "\n";
+  return text;
+}
+
+TEST(Reader, reopened_it_is_as_if_read_anew) {
+  RunFixture run;
+  const auto value = [&](std::string_view name, int step) {
+    return fmt::format(R"("kind":"value","name":"{}","step":{},"call":0,"value":1)", name, step);
+  };
+  run.add(value("x", 0));
+  run.add(value("y", 0));
+  Reader reader(run.path());
+  const auto expect_the_same = [&](std::string_view what) {
+    const Reader again = reader.reopened(), anew(run.path());
+    EXPECT_EQ(told_by(again), told_by(anew)) << what;
+    EXPECT_EQ(again.names(), anew.names()) << what;
+    reader = again.reopened();
+    EXPECT_EQ(told_by(reader), told_by(anew)) << what;
+  };
+  expect_the_same("nothing has come");
+  run.add(value("z", 1));
+  run.add(value("x", 1));
+  expect_the_same("a new name and a known one");
+  run.add_tensor("t", 1, std::vector<float>{1, 2});
+  expect_the_same("a tensor");
+  EXPECT_EQ(std::get<TensorRecord>(reader.event(4).value).shape, std::vector<std::int64_t>{2});
+  const fs::path other = run.path() / "rank-1";
+  fs::create_directories(other);
+  RunFixture::write(other / "journal.jsonl", RunFixture().line(value("of_another", 0)));
+  run.add(value("y", 2));
+  expect_the_same("another writer");
+  RunFixture::append(run.journal(), R"({"seq":6,"t":17)");
+  expect_the_same("a torn line");
+  RunFixture::append(run.journal(), "\n");
+  run.add(value("x", 3));
+  expect_the_same("damage, and a line behind it");
+  run.add(R"("kind":"dropped","name":"no space","step":3,"count":7)");
+  run.add(value("x", 4));
+  expect_the_same("a loss");
+  run.close();
+  expect_the_same("the end");
+  fs::rename(run.journal(), run.base() / "old");
+  RunFixture::write(run.journal(), RunFixture().line(value("anew", 0)));
+  expect_the_same("another journal in its place");
+}
+
 TEST(Reader, writers_parts_and_endings) {
   RunFixture run(R"({"tenscope_format":1,"started_ns":1,"keep":"last"})");
   for (int i = 0; i < 5; ++i) run.line("");  // dropped by the ring

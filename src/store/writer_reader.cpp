@@ -9,7 +9,6 @@
 
 #include "store/event_parser.hpp"
 #include "store/journal_reader.hpp"
-#include "store/writer_account.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::store {
@@ -17,8 +16,9 @@ namespace {
 
 class WriterReader {
  public:
-  WriterReader(const WriterFolder& folder, const Fetcher& fetcher, bool is_ring, std::size_t kept_open)
-      : folder_(folder), fetcher_(fetcher), is_ring_(is_ring), kept_open_(kept_open) {
+  WriterReader(const WriterFolder& folder, const Fetcher& fetcher, bool is_ring, std::size_t kept_open,
+               const JournalPlace* before)
+      : folder_(folder), fetcher_(fetcher), is_ring_(is_ring), kept_open_(kept_open), before_(before) {
     if (!is_ring) next_seq_ = 0;
   }
 
@@ -30,6 +30,13 @@ class WriterReader {
     ReadFile current = open_current(current_path);
     content_.info = {
         .folder = folder_.path.filename().string(), .rank = folder_.rank, .running = is_being_written(folder_.path)};
+    if (before_ != nullptr && before_->can_go_on && current.is_open() && current.inode() == before_->inode) {
+      content_.goes_on = true;
+      account_ = before_->account;
+      next_seq_ = before_->next_seq;
+      read_part(current_path, std::move(current), before_->offset);
+      return finished();
+    }
     for (const fs::path& path : journal_parts(folder_.path)) {
       fetcher_.whole(path);
       try {
@@ -41,12 +48,22 @@ class WriterReader {
       }
     }
     if (current.is_open()) read_part(current_path, std::move(current));
+    return finished();
+  }
+
+ private:
+  WriterContent finished() {
     content_.info.event_count = content_.rows.size();
+    if (!content_.parts.empty())
+      content_.end = {.can_go_on = !is_ring_ && content_.parts.size() == 1 && content_.problems.empty(),
+                      .inode = content_.parts.front().inode,
+                      .offset = content_end_,
+                      .next_seq = next_seq_,
+                      .account = account_};
     account_.finish(folder_.path, is_ring_, content_.info, content_.losses, content_.problems);
     return std::move(content_);
   }
 
- private:
   ReadFile open_current(const fs::path& path) {
     for (int attempt = 0;; ++attempt) {
       try {
@@ -61,15 +78,16 @@ class WriterReader {
     }
   }
 
-  void read_part(const fs::path& path, ReadFile file) {
+  void read_part(const fs::path& path, ReadFile file, std::uint64_t from = 0) {
     const std::uint64_t inode = file.inode();
     JournalPart& part = content_.parts.emplace_back(path, inode, std::move(file));
     first_row_ = content_.rows.size();
     try {
-      JournalReader journal(part.file, part.path, content_.problems);
+      JournalReader journal(part.file, part.path, content_.problems, from);
       for (LineBatch batch; journal.next(batch);)
         for (const LineRef& line : batch.lines)
           add_line(batch.text.substr(line.begin, line.size), batch.offset + line.begin);
+      content_end_ = journal.content_end();
     } catch (const Error& error) {
       tell(path, 0, error.what());
     }
@@ -116,11 +134,13 @@ class WriterReader {
   const Fetcher& fetcher_;
   const bool is_ring_;
   const std::size_t kept_open_;
+  const JournalPlace* const before_;
   WriterContent content_;
   WriterAccount account_;
   EventParser parser_;
   std::optional<std::uint64_t> next_seq_;
   std::size_t first_row_ = 0;  // of the part that is being read
+  std::uint64_t content_end_ = 0;
 };
 
 }  // namespace
@@ -146,8 +166,9 @@ std::size_t JournalPart::read(std::uint64_t offset, std::span<char> buffer) cons
   return there ? there->read(offset, buffer) : ReadFile(path).read(offset, buffer);
 }
 
-WriterContent read_writer(const WriterFolder& folder, const Fetcher& fetcher, bool is_ring, std::size_t kept_open) {
-  return WriterReader(folder, fetcher, is_ring, kept_open).read();
+WriterContent read_writer(const WriterFolder& folder, const Fetcher& fetcher, bool is_ring, std::size_t kept_open,
+                          const JournalPlace* before) {
+  return WriterReader(folder, fetcher, is_ring, kept_open, before).read();
 }
 
 }  // namespace tenscope::store

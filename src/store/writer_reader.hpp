@@ -11,6 +11,7 @@
 #include "store/fetch.hpp"
 #include "store/read_file.hpp"
 #include "store/run_folder.hpp"
+#include "store/writer_account.hpp"
 #include "tenscope/reader.hpp"
 
 namespace tenscope::store {
@@ -18,6 +19,14 @@ namespace tenscope::store {
 // Names as small numbers.
 class NameTable {
  public:
+  NameTable() = default;
+  NameTable(const NameTable& other) {
+    for (const std::string& name : other.names_) intern(name);
+  }
+  NameTable& operator=(const NameTable&) = delete;
+  NameTable(NameTable&&) = default;
+  NameTable& operator=(NameTable&&) = default;
+
   std::uint32_t intern(std::string_view name) {
     const auto found = ids_.find(name);
     if (found != ids_.end()) return found->second;
@@ -61,6 +70,15 @@ struct JournalPart {
   std::size_t read(std::uint64_t offset, std::span<char> buffer) const;
 };
 
+// Where reading the journal of a writer has come to, to go on from there later.
+struct JournalPlace {
+  bool can_go_on = false;  // false: of a ring, whose parts move, and behind damage everything is read again
+  std::uint64_t inode = 0;
+  std::uint64_t offset = 0;
+  std::optional<std::uint64_t> next_seq;
+  WriterAccount account;
+};
+
 // All that the journals of one writer say. Rows name its own parts and names.
 struct WriterContent {
   WriterInfo info;
@@ -69,9 +87,13 @@ struct WriterContent {
   NameTable names;
   std::vector<Problem> problems;
   std::vector<Loss> losses;
+  JournalPlace end;
+  bool goes_on = false;  // rows and names are those behind the place it was read from
 };
 
-// Reads the folder of one writer; at most `kept_open` of its files stay open. Throws only what the fetcher throws.
-WriterContent read_writer(const WriterFolder& folder, const Fetcher& fetcher, bool is_ring, std::size_t kept_open);
+// Reads the folder of one writer; at most `kept_open` of its files stay open. From `before` on, where that is not null
+// and its journal is still the same. Throws only what the fetcher throws.
+WriterContent read_writer(const WriterFolder& folder, const Fetcher& fetcher, bool is_ring, std::size_t kept_open,
+                          const JournalPlace* before = nullptr);
 
 }  // namespace tenscope::store
