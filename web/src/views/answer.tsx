@@ -1,0 +1,674 @@
+// What the page opens on: what is wrong, where it starts, why, and a click to each tensor.
+
+import { type Child, h } from "../lib/jsx.ts";
+import { computed, effect } from "../lib/signals.ts";
+import { Canvas } from "../lib/virtual.tsx";
+import { adds_color, num, paints, quiet_color, verdict_class } from "../lib/paint.ts";
+import { cell_side, type ModulePath, nest, step_place, step_text } from "../lib/matrix.ts";
+import { hide_tip, show_tip, TipRows } from "../lib/tip.tsx";
+import { count_text, number_text, plural } from "../lib/text.ts";
+import type { State } from "../state.ts";
+import { type Answer, kPhaseWords, type Place, type PlaceRef, type Timeline, Verdict, verdict_word } from "../types.ts";
+import { Empty, Failure, LegendItem, ProgressBar } from "../parts.tsx";
+
+export function AnswerView(state: State): Node {
+  effect(() => {
+    const answer = state.answer();
+    state.status.set({
+      command: answer?.command,
+      python: answer?.python,
+      hint: answer && answer.places.length > 0
+        ? "Enter opens the tensor, n and p go through the places"
+        : "? shows the keys",
+    });
+  });
+  const at = computed(() => Math.max(0, Number(state.route().params["place"] ?? 0) || 0));
+  const move = (by: number) => {
+    const count = state.answer.peek()?.places.length ?? 0;
+    const to = Math.min(count - 1, Math.max(0, at.peek() + by));
+    state.go({ params: { place: to === 0 ? null : to } }, "replace");
+  };
+  state.keys.view({
+    "Enter": ["open the tensor", () => {
+      const place = state.answer.peek()?.places[at.peek()];
+      if (place) open_place(state, place);
+    }],
+    "n": ["the next place", () => move(1)],
+    "p": ["the place before", () => move(-1)],
+    "o": ["the last tensor that agreed", () => {
+      const place = state.answer.peek()?.places[at.peek()]?.last_agreeing;
+      if (place) open_place(state, place);
+    }],
+  });
+  return (
+    <div class="answer scroll">
+      {() => {
+        const error = state.answer.error();
+        const answer = state.answer();
+        if (error !== null && answer === null) {
+          return (
+            <Failure title="The answer could not be worked out" text={error}>
+              <button type="button" onClick={() => location.reload()}>Try again</button>
+            </Failure>
+          );
+        }
+        return answer === null ? <Working state={state} /> : <Report state={state} answer={answer} at={at()} />;
+      }}
+    </div>
+  );
+}
+
+function Working(props: { state: State }): Node {
+  const { state } = props;
+  return (
+    <div class="answer-inner">
+      <div class="answer-head">
+        <h1 class="headline quiet">
+          {() => state.hasTwo() ? "Comparing…" : "Looking for trouble…"}
+        </h1>
+        <ProgressBar done={state.answer.progress} text={state.hasTwo() ? "Tensors compared" : "Tensors looked at"} />
+      </div>
+      <div class="skeleton">
+        {[38, 70, 52, 61, 45].map((width) => <div class="bone" style={{ width: `${width}%` }}></div>)}
+      </div>
+    </div>
+  );
+}
+
+function place_patch(place: PlaceRef, side: "a" | "b") {
+  return {
+    view: "tensor",
+    side,
+    event: side === "a" ? place.event_a : place.event_b,
+    name: place.name,
+    step: place.step,
+    rank: place.rank,
+    call: place.call,
+  } as const;
+}
+
+function open_place(state: State, place: PlaceRef): void {
+  if (place.event_a === null && place.event_b === null) return;
+  state.go(place_patch(place, place.event_a === null ? "b" : "a"));
+}
+
+function Report(props: { state: State; answer: Answer; at: number }): Node {
+  const { state, answer, at } = props;
+  const place = answer.places[at] ?? answer.places[0];
+  const tone = verdict_class(answer.verdict);
+  const others = answer.places.length;
+  return (
+    <div class="answer-inner">
+      <div class={`answer-head ${tone}`}>
+        <div class="verdict-line">
+          <span class={`chip big ${tone}`}>{answer.verdict}</span>
+          <span class="muted">{answer.coverage}</span>
+        </div>
+        <h1 class="headline">{answer.headline}</h1>
+        {answer.of === "diff" ? <Coverage answer={answer} /> : null}
+      </div>
+      {answer.of === "check" || answer.of === "diff" ? <Strip state={state} place={place ?? null} /> : null}
+      <div class="answer-columns">
+        <div class="answer-main">
+          {place
+            ? <PlaceCard state={state} place={place} answer={answer} />
+            : (
+              <Empty title={kGoodTitles[answer.verdict] ?? "There is nothing to show"}>
+                {answer.verdict === "nothing"
+                  ? "No tensor of one side has a partner on the other. Give the modules' names with --map, or look at each side alone."
+                  : "Look at the timeline for how large the values are, or at the table for every tensor."}
+              </Empty>
+            )}
+          {answer.settings.length > 0
+            ? (
+              <Section title="Settings that differ">
+                <ul class="plain">{answer.settings.map((text) => <li>{text}</li>)}</ul>
+              </Section>
+            )
+            : null}
+          {answer.notes.length > 0
+            ? (
+              <Section title="Notes">
+                <ul class="plain">{answer.notes.map((text) => <li>{text}</li>)}</ul>
+              </Section>
+            )
+            : null}
+        </div>
+        <div class="answer-side">
+          {others > 0
+            ? (
+              <Section
+                title={answer.of === "check"
+                  ? "Findings"
+                  : answer.of === "files"
+                  ? "Tensors that differ"
+                  : "Places that start a difference"}
+                count={answer.origin_count > others ? `${others} of ${answer.origin_count}` : String(others)}
+              >
+                <ol class="places">
+                  {answer.places.map((each, i) => (
+                    <li>
+                      <a
+                        class={each === place ? "place on" : "place"}
+                        href={state.href({ params: { place: i === 0 ? null : i } })}
+                        onDblClick={() => open_place(state, each)}
+                      >
+                        <span class="place-number num">{i + 1}</span>
+                        <span class="place-text">
+                          <span class="place-name">
+                            {answer.of === "check" ? each.title : each.module || each.tensor || each.name}
+                          </span>
+                          <span class="muted">
+                            {[
+                              answer.of === "check" ? each.tensor || each.name : each.class,
+                              answer.of === "files" ? "" : `step ${each.step}`,
+                              each.phase,
+                              each.rank ? `rank ${each.rank}` : "",
+                              each.tensors > 1 ? plural(each.tensors, "tensor") : "",
+                            ].filter(Boolean).join(" · ")}
+                          </span>
+                        </span>
+                        {each.rel_l2 !== null && each.rel_l2 !== undefined
+                          ? (
+                            <span class="num place-error" title="relative difference, Euclidean">
+                              {number_text(num(each.rel_l2), 2)}
+                            </span>
+                          )
+                          : null}
+                      </a>
+                    </li>
+                  ))}
+                </ol>
+              </Section>
+            )
+            : null}
+          {answer.renamed.length > 0
+            ? (
+              <Section title="Renamed" count={String(answer.renamed.length)}>
+                <table class="small">
+                  {answer.renamed.slice(0, 50).map(([a, b]) => (
+                    <tr>
+                      <td class="mono">{a}</td>
+                      <td class="muted">⇄</td>
+                      <td class="mono">{b}</td>
+                    </tr>
+                  ))}
+                </table>
+              </Section>
+            )
+            : null}
+          {answer.unmatched.length > 0
+            ? (
+              <Section title="On one side only" count={String(answer.unmatched.length)}>
+                <table class="small">
+                  {answer.unmatched.slice(0, 50).map((each) => (
+                    <tr>
+                      <td>
+                        <span class={`side-letter side-${each.side}`}>{each.side.toUpperCase()}</span>
+                      </td>
+                      <td class="mono">{each.name ?? each.module}</td>
+                      <td class="muted">{each.class}</td>
+                      <td class="muted num">{plural(each.events, "value")}</td>
+                    </tr>
+                  ))}
+                </table>
+              </Section>
+            )
+            : null}
+          {() =>
+            state.exportNote()
+              ? (
+                <Section title="About this page">
+                  <p class="muted">{state.exportNote()}</p>
+                </Section>
+              )
+              : null}
+          {state.session.peek()?.sides.some((side) => side.problems.length > 0)
+            ? (
+              <Section title="About the recordings">
+                <ul class="plain">
+                  {state.session.peek()!.sides.flatMap((side) =>
+                    side.problems.map((text) => <li>{side.label}: {text}</li>)
+                  )}
+                </ul>
+              </Section>
+            )
+            : null}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+const kGoodTitles: Record<string, string> = {
+  equal: "All that both have is equal, bit for bit",
+  noise: "Nothing but rounding noise",
+  healthy: "Nothing is wrong with this recording",
+  nothing: "Nothing could be compared",
+  unknown: "Not enough was kept to say more",
+};
+
+function Section(props: { title: string; count?: string; children?: Child }): Node {
+  return (
+    <section class="section">
+      <h2>
+        {props.title}
+        {props.count ? <span class="count num">{props.count}</span> : null}
+      </h2>
+      {props.children}
+    </section>
+  );
+}
+
+function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node {
+  const { state, place, answer } = props;
+  const last = place.last_agreeing;
+  const two = state.hasTwo.peek();
+  return (
+    <section class={`card ${answer.of === "files" ? "" : verdict_class(answer.verdict)}`}>
+      <header class="card-head">
+        <span class="card-title">{place.title}</span>
+        <span class="muted">
+          {[
+            place.phase,
+            answer.of === "files" ? "" : `step ${place.step}`,
+            place.call ? `call ${place.call}` : "",
+            place.rank ? `rank ${place.rank}` : "",
+          ]
+            .filter(Boolean).join(" · ")}
+        </span>
+        {place.site
+          ? (
+            <button
+              type="button"
+              class="site mono"
+              title="Copy the place in the source"
+              onClick={() => state.copy(place.site!, place.site!)}
+            >
+              {place.site}
+            </button>
+          )
+          : null}
+      </header>
+      <div class="card-name">
+        <span class="mono">{place.tensor || place.name}</span>
+        {place.class ? <span class="muted">{place.class}</span> : null}
+      </div>
+      <div class="card-links">
+        {place.event_a !== null
+          ? (
+            <a class="button primary" href={state.href(place_patch(place, "a"))}>
+              {two && place.event_b !== null ? "Look at both, side by side" : "Look at the tensor"}
+              <kbd>Enter</kbd>
+            </a>
+          )
+          : null}
+        {place.event_b !== null && place.event_a === null
+          ? (
+            <a class="button primary" href={state.href(place_patch(place, "b"))}>
+              Look at the second run's tensor<kbd>Enter</kbd>
+            </a>
+          )
+          : null}
+        {last && (last.event_a !== null || last.event_b !== null)
+          ? (
+            <a class="button" href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))} title={last.name}>
+              The last that agreed<kbd>O</kbd>
+            </a>
+          )
+          : null}
+        {answer.of !== "files"
+          ? (
+            <a
+              class="button"
+              href={state.href({ view: "timeline", step: place.step, params: { module: place.module || null } })}
+            >
+              In the timeline
+            </a>
+          )
+          : null}
+      </div>
+      <dl class="evidence">
+        {place.rows.map(([name, text]) => [
+          <dt>{name}</dt>,
+          <dd>
+            {last && name.startsWith("last agree")
+              ? <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>{text}</a>
+              : text}
+          </dd>,
+        ])}
+        {last && !place.rows.some(([name]) => name.startsWith("last agree"))
+          ? [
+            <dt>last agreeing</dt>,
+            <dd>
+              <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>
+                {last.name}, step {last.step}
+              </a>
+            </dd>,
+          ]
+          : null}
+      </dl>
+      {place.commands.length > 0
+        ? (
+          <div class="commands">
+            {place.commands.map((command) => (
+              <button
+                type="button"
+                class="command mono"
+                title="Copy"
+                onClick={() => state.copy(command, "the command")}
+              >
+                <span class="prompt">$</span> {command}
+              </button>
+            ))}
+          </div>
+        )
+        : null}
+    </section>
+  );
+}
+
+function Coverage(props: { answer: Answer }): Node {
+  const { counts } = props.answer;
+  const parts: [string, string, number][] = [
+    ["bit-equal", "equal", counts.bit_equal],
+    ["same values", "same", counts.same_values],
+    ["noise", "noise", counts.noise],
+    ["unknown", "unknown", counts.unknown],
+    ["nothing comes of it", "idle", counts.idle],
+    ["follow", "carries", counts.consequences],
+    ["start a difference", "starts", counts.origins],
+  ];
+  const total = Math.max(1, parts.reduce((sum, [, , n]) => sum + n, 0));
+  return (
+    <div class="coverage">
+      <div class="coverage-bar" role="img" aria-label="What was compared">
+        {parts.filter(([, , n]) => n > 0).map(([word, tone, n]) => (
+          <div class={`tone-bar ${tone}`} style={{ "flex-grow": n / total }} title={`${count_text(n)} ${word}`}></div>
+        ))}
+      </div>
+      <div class="legend">
+        {parts.filter(([, , n]) => n > 0).map(([word, tone, n]) => (
+          <span class="legend-item">
+            <span class={`swatch ${tone}`}></span>
+            <span class="num">{count_text(n)}</span> {word}
+          </span>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+// The modules in the order of their calls: forward above backward above parameters.
+
+interface StripCell {
+  x0: number;
+  x1: number;
+  level: number;
+  module: number;
+  isLeaf: boolean;
+}
+
+/** Leaves side by side, and above each the modules that it lies in; nobody is deeper than `levels`. */
+export function strip_layout(
+  modules: readonly ModulePath[],
+  most: number,
+): { cells: StripCell[]; leaves: number; levels: number } {
+  const nested = nest(modules);
+  const levels = Math.min(most, nested.reduce((deepest, each) => Math.max(deepest, each.level), 0));
+  const cells: StripCell[] = [];
+  const open: StripCell[] = [];
+  let leaves = 0;
+  nested.forEach(({ level, hasMore }, module) => {
+    while (open.length > 0 && open[open.length - 1]!.level >= level) open.pop()!.x1 = leaves;
+    const cell = { x0: leaves, x1: leaves + 1, level, module, isLeaf: !hasMore };
+    if (hasMore) open.push(cell);
+    else leaves++;
+    if (!hasMore || level < levels) cells.push(cell);
+  });
+  for (const cell of open) cell.x1 = leaves;
+  return { cells, leaves, levels };
+}
+
+const kBand = 5;
+const kLeaf = 22;
+
+function Strip(props: { state: State; place: Place | null }): Node {
+  const { state, place } = props;
+  const step = computed(() => {
+    const timeline = state.timeline();
+    if (!timeline) return -1;
+    const wanted = state.route().step ?? place?.step ?? timeline.steps[0] ?? 0;
+    const at = step_place(timeline, wanted);
+    return at >= 0 ? at : 0;
+  });
+  const plan = computed(() => {
+    const timeline = state.timeline();
+    if (!timeline || timeline.modules.length === 0) return null;
+    const byPhase = [0, 1, 2].map(() => new Int32Array(timeline.modules.length).fill(-1));
+    const { cells } = timeline;
+    for (let i = 0; i < cells.module.length; i++) {
+      if (cells.step[i] === step()) byPhase[cells.phase[i]!]![cells.module[i]!] = i;
+    }
+    const phases = [0, 1, 2].filter((phase) => byPhase[phase]!.some((i) => i >= 0));
+    return { ...strip_layout(timeline.modules, 6), byPhase, phases, timeline };
+  });
+  const rowHeight = (levels: number) => levels * (kBand + 1) + kLeaf;
+  const kLabel = 76;
+  let canvas: HTMLCanvasElement | null = null;
+  const find = (x: number, y: number) => {
+    const now = plan.peek();
+    if (!now || !canvas) return null;
+    const height = rowHeight(now.levels);
+    const row = Math.floor(y / (height + 6));
+    const phase = now.phases[row];
+    if (phase === undefined || x < kLabel) return null;
+    const leaf = (x - kLabel) / (canvas.clientWidth - kLabel) * now.leaves;
+    const inside = y - row * (height + 6);
+    const level = inside >= now.levels * (kBand + 1) ? Infinity : Math.floor(inside / (kBand + 1));
+    let found: StripCell | null = null;
+    for (const cell of now.cells) {
+      if (leaf < cell.x0 || leaf >= cell.x1) continue;
+      if (level === Infinity ? cell.isLeaf : cell.level === level && !cell.isLeaf) found = cell;
+    }
+    if (!found) return null;
+    return {
+      module: now.timeline.modules[found.module]!,
+      cell: now.byPhase[phase]![found.module]!,
+      phase,
+      timeline: now.timeline,
+    };
+  };
+  return (
+    <section class="section strip-section">
+      <h2>
+        Modules in the order of their calls
+        <span class="muted">
+          {() => {
+            const now = plan();
+            return now
+              ? `step ${step_text(now.timeline, step())}, coloured by ${
+                state.hasTwo() ? "what each one adds" : "the size of what each one gives, NaN and Inf in magenta"
+              }`
+              : "";
+          }}
+        </span>
+        {() => state.hasTwo() ? <AddsLegend /> : null}
+      </h2>
+      <div
+        class="strip"
+        style={{
+          height: () => {
+            const now = plan();
+            return `${now ? now.phases.length * (rowHeight(now.levels) + 6) + 16 : 84}px`;
+          },
+        }}
+      >
+        {() => state.timeline() === null ? <div class="bone strip-bone"></div> : null}
+        <Canvas
+          label="Modules in the order of their calls"
+          follow={() => [plan(), state.theme()]}
+          ref={(element) => canvas = element}
+          draw={(g, width) => {
+            const now = plan.peek();
+            if (!now) return;
+            draw_strip(g, width, now, paints(state.theme.peek()), kLabel, rowHeight(now.levels), place);
+          }}
+        />
+      </div>
+    </section>
+  );
+
+  function draw_strip(
+    g: CanvasRenderingContext2D,
+    width: number,
+    now: NonNullable<ReturnType<typeof plan.peek>>,
+    p: ReturnType<typeof paints>,
+    label: number,
+    height: number,
+    flagged: Place | null,
+  ): void {
+    const unit = (width - label) / Math.max(1, now.leaves);
+    const gap = unit > 4 ? 1 : 0;
+    now.phases.forEach((phase, row) => {
+      const top = row * (height + 6);
+      g.fillStyle = p.muted;
+      g.font = `11px ${p.font}`;
+      g.textBaseline = "middle";
+      g.fillText(kPhaseWords[phase]!, 0, top + height - kLeaf / 2);
+      for (const cell of now.cells) {
+        const i = now.byPhase[phase]![cell.module]!;
+        const y = cell.isLeaf ? top + now.levels * (kBand + 1) : top + cell.level * (kBand + 1);
+        // A leaf that lies less deep fills the bands above it, too.
+        const y0 = cell.isLeaf ? Math.min(y, top + Math.min(cell.level, now.levels) * (kBand + 1)) : y;
+        const tall = cell.isLeaf ? y + kLeaf - y0 : kBand;
+        const x = label + cell.x0 * unit;
+        const wide = Math.max(0.5, (cell.x1 - cell.x0) * unit - gap);
+        g.fillStyle = i < 0 ? p.back : cell_color(now.timeline, i, p);
+        if (i < 0) {
+          g.strokeStyle = p.line;
+          g.strokeRect(x + 0.5, y0 + 0.5, Math.max(0, wide - 1), tall - 1);
+        } else g.fillRect(x, y0, wide, tall);
+        const isFirst = flagged && cell.module === module_of(now.timeline, flagged) && i >= 0 &&
+          now.timeline.cells.verdict[i] === Verdict.starts;
+        if (isFirst) {
+          g.strokeStyle = p.ink;
+          g.lineWidth = 1.5;
+          g.strokeRect(x - 0.5, y0 - 0.5, wide + 1, tall + 1);
+          g.lineWidth = 1;
+        }
+        if (i >= 0 && now.timeline.cells.bad[i]! > 0) {
+          g.fillStyle = p.bad;
+          g.fillRect(x, y0, wide, 3);
+        }
+      }
+    });
+    // Names of the outermost modules that have room, below.
+    g.fillStyle = p.muted;
+    g.font = `10.5px ${p.mono}`;
+    g.textBaseline = "top";
+    let free = label;
+    const outermost = now.cells.filter((cell) => cell.level === 1 && !cell.isLeaf).length;
+    const named = now.levels > 1 && outermost < 2 ? 2 : 1;
+    for (const cell of now.cells) {
+      if (cell.level !== named && !(cell.isLeaf && cell.level < named)) continue;
+      const module = now.timeline.modules[cell.module]!;
+      const text = module.path.split(".").slice(-2).join(".") || module.root;
+      const x = label + cell.x0 * unit;
+      const room = (cell.x1 - cell.x0) * unit - 4;
+      if (x < free || g.measureText(text).width > room) continue;
+      g.fillText(text, x, now.phases.length * (height + 6));
+      free = x + g.measureText(text).width + 6;
+    }
+    if (!canvas) return;
+    canvas.onpointermove = (event) => {
+      const hit = find(event.offsetX, event.offsetY);
+      canvas!.classList.toggle("pointing", hit !== null && hit.cell >= 0);
+      if (!hit) return hide_tip();
+      show_tip(
+        event.clientX,
+        event.clientY,
+        <CellTip
+          timeline={hit.timeline}
+          cell={hit.cell}
+          module={hit.timeline.modules.indexOf(hit.module)}
+          phase={hit.phase}
+        />,
+      );
+    };
+    canvas.onpointerleave = () => hide_tip();
+    canvas.onclick = (event) => {
+      const hit = find(event.offsetX, event.offsetY);
+      if (hit && hit.cell >= 0) open_cell(state, hit.timeline, hit.cell);
+    };
+  }
+}
+
+function module_of(timeline: Timeline, place: Place): number {
+  return timeline.modules.findIndex((module) =>
+    module.path === place.module && (place.root === "" || module.root === place.root)
+  );
+}
+
+function cell_color(timeline: Timeline, i: number, p: ReturnType<typeof paints>): string {
+  const { cells } = timeline;
+  const verdict = cells.verdict[i]!;
+  if (verdict === Verdict.none) return cells.bad[i]! > 0 ? p.bad : quiet_color(p.theme, num(cells.size[i]), 1e-4, 1e4);
+  return adds_color(p, verdict, num(cells.adds[i]));
+}
+
+export function AddsLegend(): Node {
+  return (
+    <span class="legend inline">
+      <LegendItem swatch="equal" text="bit-equal" />
+      <LegendItem swatch="noise" text="noise" />
+      <LegendItem swatch="carries" text="passes it on" />
+      <LegendItem swatch="ramp-heat" text="adds its share, up to all" />
+      <LegendItem swatch="alone" text="one side only" />
+      <LegendItem swatch="unknown" text="unknown" />
+    </span>
+  );
+}
+
+export function CellTip(props: { timeline: Timeline; cell: number; module: number; phase: number }): Node {
+  const { timeline, cell } = props;
+  const module = timeline.modules[props.module]!;
+  const { cells } = timeline;
+  const title = <span class="mono">{module.path || module.root}</span>;
+  if (cell < 0) return <TipRows title={title} rows={[["", `nothing recorded (${kPhaseWords[props.phase] ?? ""})`]]} />;
+  const adds = num(cells.adds[cell]);
+  return (
+    <TipRows
+      title={title}
+      rows={[
+        ["class", module.class],
+        ["step", step_text(timeline, cells.step[cell]!)],
+        ["phase", kPhaseWords[cells.phase[cell]!] ?? ""],
+        ["verdict", verdict_word(cells.verdict[cell]!)],
+        ["error", Number.isNaN(num(cells.error[cell])) ? "" : number_text(num(cells.error[cell]))],
+        [
+          "adds",
+          Number.isNaN(adds) || cells.verdict[cell]! < Verdict.follows ? "" : `${Math.round(adds * 100)} % of it`,
+        ],
+        ["largest", Number.isNaN(num(cells.size[cell])) ? "" : number_text(num(cells.size[cell]))],
+        ["NaN, Inf", cells.bad[cell]! > 0 ? <span class="bad-text">{count_text(cells.bad[cell]!)}</span> : ""],
+        ["renamed", module.renamed ?? ""],
+      ]}
+    />
+  );
+}
+
+export function open_cell(state: State, timeline: Timeline, cell: number): void {
+  const { cells } = timeline;
+  const event = cells.event[cell];
+  if (event === null || event === undefined) return;
+  state.go({
+    view: "tensor",
+    side: cell_side(timeline, cell),
+    event,
+    step: timeline.steps[cells.step[cell]!] ?? null,
+    name: null,
+    rank: null,
+    call: null,
+  });
+}
