@@ -103,10 +103,10 @@ engines: build  ## the adapters against the real engines (LLAMA=prefix: an insta
 	@LLAMA=$(LLAMA) tests/engines/run.sh
 
 .PHONY: lint
-lint: style tidy  ## clang-format, ruff and clang-tidy
+lint: style tidy  ## clang-format, ruff, deno and clang-tidy
 
 .PHONY: style
-style: setup  ## the quick part of lint: clang-format and ruff
+style: setup  ## the quick part of lint: clang-format, ruff and deno
 	@tools/lint.sh style
 
 .PHONY: tidy
@@ -116,6 +116,11 @@ tidy: setup  ## the slow part of lint: clang-tidy
 .PHONY: stubs
 stubs: build  ## write the extension's type stubs, python/tenscope/_core.pyi, anew
 	@$(PYTHON) -m nanobind.stubgen -q -i build/release/python -m _core -p python/bindings/stubs.pat -o python/tenscope/_core.pyi
+
+.PHONY: web
+web: setup  ## check and test the viewer's page, and build it anew into web/dist
+	@tools/lint.sh web
+	@web/build.sh
 
 .PHONY: wheel
 wheel: setup  ## a repaired wheel in wheelhouse/, tried in an empty venv

@@ -1,13 +1,31 @@
 #!/usr/bin/env bash
 # Formatting and static analysis of everything.
 #   tools/lint.sh            all of it
-#   tools/lint.sh style      the quick part: clang-format and ruff
+#   tools/lint.sh style      the quick part: clang-format, ruff and deno
+#   tools/lint.sh web        deno alone: the types, style and tests of the viewer's page
 #   tools/lint.sh tidy       clang-tidy
 #   tools/lint.sh --fix      formats in place
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
 RUFF=ruff==0.17.4
+
+export DENO_NO_UPDATE_CHECK=1
+
+check_web() (  # types and style of the viewer's page
+  echo "==> deno"
+  cd web
+  ../.venv/bin/deno fmt --check
+  ../.venv/bin/deno lint
+  ../.venv/bin/deno check --quiet --no-remote src/main.tsx test/*_test.ts
+)
+
+if [ "$what" = web ]; then
+  check_web
+  cd web
+  ../.venv/bin/deno test --quiet --no-remote --cached-only --no-check
+  exit
+fi
 
 if [ "$what" != tidy ]; then
   tools/install.sh clang-format-19
@@ -17,12 +35,14 @@ if [ "$what" != tidy ]; then
   if [ "$what" = --fix ]; then
     clang-format-19 -i "${sources[@]}"
     .venv/bin/python -m ruff check --fix .
+    (cd web && ../.venv/bin/deno fmt --quiet)
     exit
   fi
   echo "==> clang-format"
   clang-format-19 --dry-run --Werror "${sources[@]}"
   echo "==> ruff"
   .venv/bin/python -m ruff check .
+  check_web
 fi
 
 if [ "$what" != style ]; then

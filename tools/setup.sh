@@ -7,12 +7,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 PACKAGES=(g++ cmake ninja-build ccache pkg-config git
-  libfmt-dev libsimdjson-dev libhwy-dev libxxhash-dev libcli11-dev libcpp-httplib-dev libdeflate-dev zlib1g-dev libhdf5-dev
-  libgtest-dev libbenchmark-dev graphviz)
+  libfmt-dev libsimdjson-dev libhwy-dev libxxhash-dev libcli11-dev libdeflate-dev zlib1g-dev libhdf5-dev
+  libboost1.81-dev libgtest-dev libbenchmark-dev graphviz esbuild chromium)
 BUILD_REQUIREMENTS=("scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.24" ninja)
 TEST_REQUIREMENTS=(numpy safetensors gguf pytest pytest-timeout pytest-xdist hypothesis coverage pysnooper ml_dtypes distributed
   s3fs "moto[s3]" flask flask-cors)
 TORCH_REQUIREMENTS=(torch==2.13.0 h5py pandas transformers graphviz)
+WEB_REQUIREMENTS=(deno==2.9.8 playwright==1.65.2)
 ENGINE_REQUIREMENTS=(onnx==1.23.2 onnxruntime==1.31.1 onnxscript==0.7.2 jax==0.10.2 flax==0.12.8)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
@@ -49,7 +50,7 @@ if [ $# -eq 0 ]; then
   fi
   [ "$python" != /usr/bin/python3.11 ] || tools/install.sh python3-dev python3-venv
   make_venv .venv "${python:?needs Python 3.11 with its venv module}" \
-    "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}" "${TORCH_REQUIREMENTS[@]}" "${ENGINE_REQUIREMENTS[@]}"
+    "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}" "${TORCH_REQUIREMENTS[@]}" "${ENGINE_REQUIREMENTS[@]}" "${WEB_REQUIREMENTS[@]}"
 else
   python=$(find_python "$1")
   if [ -z "$python" ]; then

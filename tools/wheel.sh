@@ -27,6 +27,7 @@ venv/bin/tenscope verify runs
 echo 'import tenscope; tenscope.init().record("version", tenscope.__version__)' > script.py
 env -u VIRTUAL_ENV venv/bin/tenscope run --name script script.py
 venv/bin/tenscope show runs/script version
+timeout --preserve-status -s INT 2 venv/bin/tenscope view runs --no-open
 if command -v cmake >/dev/null && command -v c++ >/dev/null; then
   echo "==> building a C++17 program against it"
   cmake -S "$tree/examples/cpp" -B example -Dtenscope_DIR="$(venv/bin/tenscope --cmake-dir)" -DCMAKE_CXX_STANDARD=17 >/dev/null

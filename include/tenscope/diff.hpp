@@ -14,6 +14,24 @@ namespace tenscope {
 
 // The first run is the reference, a; the second, b, is what became of it.
 
+// What was said of one event and its partner.
+enum class PairVerdict : std::uint8_t {
+  Equal,       // bit for bit
+  SameValues,  // but for the dtype or the sign of zeros
+  Noise,
+  Unknown,  // what was kept does not suffice to say, or it was not looked at
+  Follows,  // differs because of something before it
+  Starts,   // starts a difference
+  Alone,    // has no partner
+};
+
+// Two events that belong together, or one that has no partner.
+struct DiffPair {
+  std::optional<std::uint32_t> a, b;  // EventId in each run
+  PairVerdict verdict = PairVerdict::Unknown;
+  double error = 0;  // |b - a| / |a|, Euclidean, measured or estimated from sketches; NaN where that is not known
+};
+
 struct RunDiffOptions {
   // "blocks.*=layers.*": modules of the first run whose path matches the left side are those of the second run on the
   // right side; each * on the right stands for what the * at its place on the left matched. Overrules what is inferred.
@@ -27,6 +45,9 @@ struct RunDiffOptions {
   bool allow_prefix = false;                     // a run that ends earlier than the other is no difference
   std::size_t max_origins = 100;                 // origins beyond these are counted, not listed
   std::function<void(double done)> on_progress;  // 0 to 1, from the calling thread
+  // Called for every value of both runs once its rank is judged, where ranks were compared one by one. Costs an
+  // estimate for each pair that differs.
+  std::function<void(const DiffPair&)> on_pair;
 };
 
 // What a comparison says, of one pair of tensors and of two runs.

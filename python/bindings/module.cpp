@@ -11,6 +11,7 @@ NB_MODULE(_core, m) {
   init_probe(m);
   init_tracer(m);
   init_rundiff(m);
+  init_viewer(m);
   init_compare(m);
   init_suggest(m);
   init_fetch(m);

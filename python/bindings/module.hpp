@@ -14,6 +14,7 @@ void init_format(nb::module_& m);
 void init_probe(nb::module_& m);
 void init_tracer(nb::module_& m);
 void init_rundiff(nb::module_& m);
+void init_viewer(nb::module_& m);
 void init_compare(nb::module_& m);
 void init_suggest(nb::module_& m);
 void init_fetch(nb::module_& m);

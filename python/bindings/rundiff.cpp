@@ -9,8 +9,10 @@
 
 #include "bindings/module.hpp"
 #include "compare/checkpoint_diff.hpp"
+#include "compare/op_diff.hpp"
 #include "compare/run_diff.hpp"
 #include "report/checkpoint_diff.hpp"
+#include "report/op_diff.hpp"
 #include "report/run_diff.hpp"
 #include "store/run_folder.hpp"
 #include "tenscope/diff.hpp"
@@ -20,11 +22,10 @@ using namespace tenscope;
 
 namespace {
 
-using Report = std::tuple<std::string, std::string, std::string>;  // text, JSON document, page
+using Report = std::pair<std::string, std::string>;  // text, JSON document
 
 Report report_of(const RunDiff& diff, std::size_t top, bool strict) {
-  return {report::run_diff_text(diff, {.top = top, .strict = strict}), report::run_diff_json(diff),
-          report::run_diff_html(diff)};
+  return {report::run_diff_text(diff, {.top = top, .strict = strict}), report::run_diff_json(diff)};
 }
 
 void init_partial_diff(nb::module_& m) {
@@ -89,7 +90,7 @@ void init_partial_diff(nb::module_& m) {
 
 }  // namespace
 
-// Runs are compared without the GIL; the result crosses as the report, the page and the JSON document.
+// Runs are compared without the GIL; the result crosses as the report and the JSON document.
 void init_rundiff(nb::module_& m) {
   init_partial_diff(m);
   m.def(
@@ -112,6 +113,14 @@ void init_rundiff(nb::module_& m) {
       },
       "a"_a, "b"_a, "map"_a, "tolerance"_a.none(), "top"_a, "strict"_a, "prefix"_a, "rows"_a, "ranks"_a,
       "progress"_a.none());
+  m.def(
+      "diff_operations",
+      [](const std::string& a, const std::string& b, std::optional<std::int64_t> step, std::optional<int> rank) {
+        nb::gil_scoped_release release;
+        const OpDiff diff = diff_operations(a, b, {.step = step, .rank = rank});
+        return Report(report::op_diff_text(diff), report::op_diff_json(diff));
+      },
+      "a"_a, "b"_a, "step"_a.none(), "rank"_a.none());
   m.def(
       "are_checkpoints",
       [](const std::string& a, const std::string& b) {

@@ -592,9 +592,9 @@ class PartialDiff:
     def merge(self, other: PartialDiff) -> None:
         """Takes what was found of other ranks in."""
 
-    def report(self, top: int, strict: bool) -> tuple[str, str, str]: ...
+    def report(self, top: int, strict: bool) -> tuple[str, str]: ...
 
-    def settled_report(self, a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, top: int, strict: bool) -> tuple[str, str, str]:
+    def settled_report(self, a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, top: int, strict: bool) -> tuple[str, str]:
         """The report where all ranks of both runs were compared."""
 
     def __getstate__(self) -> bytes: ...
@@ -611,11 +611,16 @@ def run_ranks(path: str) -> tuple[str, list[int]]:
     The folder of the run that a path stands for, and the ranks that have a folder in it.
     """
 
-def diff_runs(a: str, b: str, map: Sequence[str], tolerance: float | None, top: int, strict: bool, prefix: bool, rows: Sequence[str], ranks: Sequence[int], progress: Callable | None) -> tuple[str, str, str]: ...
+def diff_runs(a: str, b: str, map: Sequence[str], tolerance: float | None, top: int, strict: bool, prefix: bool, rows: Sequence[str], ranks: Sequence[int], progress: Callable | None) -> tuple[str, str]: ...
+
+def diff_operations(a: str, b: str, step: int | None, rank: int | None) -> tuple[str, str]: ...
 
 def are_checkpoints(a: str, b: str) -> bool: ...
 
 def diff_checkpoints(a: str, b: str, map: Sequence[str], top: int, width: int) -> tuple[str, str]: ...
+
+def export_page(a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, rows: Sequence[str], ranks: Sequence[int], shown_a: str, shown_b: str, most_bytes: int) -> str:
+    """What `tenscope view` shows, as one page."""
 
 class Side:
     """What one side of a comparison holds."""

@@ -46,6 +46,11 @@ constexpr Command kCommands[] = {
      "  tenscope diff a.safetensors b.safetensors --ulp 2 --json\n"
      "  tenscope diff model.safetensors model.gguf",
      prepare_diff, true},
+    {"zoom", "Run two recorded programs again and name the operation and source line where they part",
+     "  tenscope zoom runs/good runs/bad\n"
+     "  tenscope zoom runs/good runs/bad --b-command 'python train.py --fast'\n"
+     "  tenscope zoom runs/good runs/bad --json",
+     prepare_zoom},
     {"map", "Show which tensor of one run or checkpoint is which of another: by modules and names, else by content",
      "  tenscope map runs/torch runs/engine\n"
      "  tenscope map runs/torch runs/engine --write engine.map\n"
@@ -78,6 +83,12 @@ constexpr Command kCommands[] = {
      "  tenscope graph runs --color time --depth 3 -o graph.svg\n"
      "  tenscope graph trace.txt --merge name -o graph.dot",
      prepare_graph, true},
+    {"view", "Look at runs and files of tensors in the browser: the answer first, down to every element",
+     "  tenscope view runs\n"
+     "  tenscope view runs/good runs/bad\n"
+     "  tenscope view a.pt b.npy\n"
+     "  tenscope view runs/20261115_201530 --port 9000 --no-open",
+     prepare_view},
     {"completion", "Print the completion script of a shell",
      "  tenscope completion bash > ~/.local/share/bash-completion/completions/tenscope\n"
      "  source <(tenscope completion zsh)",

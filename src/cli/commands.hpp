@@ -46,6 +46,8 @@ Action prepare_repair(CLI::App& app);
 Action prepare_show(CLI::App& app);
 Action prepare_tree(CLI::App& app);
 Action prepare_verify(CLI::App& app);
+Action prepare_view(CLI::App& app);
+Action prepare_zoom(CLI::App& app);
 Action prepare_repro(CLI::App& app);
 Action prepare_run(CLI::App& app);
 

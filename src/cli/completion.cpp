@@ -52,7 +52,7 @@ _tenscope() {{
         COMPREPLY=($(compgen -W "$(tenscope completion names "${{places[0]}}" 2>/dev/null)" -- "$word"))
         return
       fi ;;
-    run|export|explain|diff|map) compopt -o default 2>/dev/null; return ;;
+    run|export|explain|diff|map|view) compopt -o default 2>/dev/null; return ;;
   esac
   compopt -o filenames 2>/dev/null
   local IFS=$'\n'
@@ -103,7 +103,7 @@ _tenscope() {{
         compadd -a names
         return
       fi ;;
-    run|export|explain|diff|map) _files; return ;;
+    run|export|explain|diff|map|view) _files; return ;;
   esac
   _files -/
 }}

@@ -11,6 +11,7 @@
 #include "report/run_diff.hpp"
 #include "tenscope/diff.hpp"
 #include "tenscope/error.hpp"
+#include "viewer/export.hpp"
 
 namespace tenscope::cli {
 namespace {
@@ -57,6 +58,15 @@ RunDiff diff_on_dask(const std::string& a, const std::string& b, const RunDiffOp
   return compare::PartialDiff::from_bytes(output_of_python("tenscope.comparing.dask_cluster", words)).result();
 }
 
+// The viewer compares the runs, too, and knows the partner of each tensor besides.
+RunDiff diff_on_page(const std::string& a, const std::string& b, RunDiffOptions settings, const std::string& path) {
+  viewer::Viewer viewer(a, b, {.diff = std::move(settings), .shown_paths = {}});
+  const std::shared_ptr<const RunDiff> diff = viewer.diff();
+  if (diff == nullptr) throw Error(ErrorCode::InvalidArgument, "--html shows two runs, and these are not");
+  viewer::write_page(viewer, path);
+  return *diff;
+}
+
 }  // namespace
 
 void write_map(const std::vector<std::pair<std::string, std::string>>& names, const std::string& path) {
@@ -94,7 +104,7 @@ void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
                  "Runs: write the names that were found to belong together to this file, for --map-file");
   app.add_option("--tolerance", options.tolerance,
                  "Runs: largest harmless difference, as a part of a tensor's largest value (default: by dtype)");
-  app.add_option("--html", options.html, "Runs: write the report as one page to this file");
+  app.add_option("--html", options.html, "Runs: write what tenscope view shows as one page to this file");
   app.add_flag("--strict", options.strict, "Runs: renamed modules, and what is on one side only, are differences too");
   app.add_flag("--prefix", options.prefix, "Runs: one that ends earlier than the other is no difference");
   app.add_option(
@@ -112,14 +122,13 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
                           .rows = options.rows ? separated(*options.rows) : std::vector<std::string>(),
                           .allow_prefix = options.prefix};
   if (output.progress) settings.on_progress = show_progress;
-  const RunDiff diff = options.dask.empty() ? diff_runs(a, b, settings) : diff_on_dask(a, b, settings, options, output);
+  const bool is_on_page = !options.html.empty() && options.dask.empty();
+  const RunDiff diff = !options.dask.empty() ? diff_on_dask(a, b, settings, options, output)
+                       : is_on_page          ? diff_on_page(a, b, settings, options.html)
+                                             : diff_runs(a, b, settings);
+  if (!options.html.empty() && !is_on_page) diff_on_page(a, b, settings, options.html);
   if (output.progress) fmt::print(stderr, "\r{:40}\r", "");
   if (!options.write_map.empty()) write_map(diff, options.write_map);
-  if (!options.html.empty()) {
-    std::ofstream page(options.html, std::ios::binary);
-    if (!(page << report::run_diff_html(diff)).flush())
-      throw Error(ErrorCode::Io, fmt::format("cannot write the page: {}", options.html));
-  }
   if (output.json)
     fmt::print("{}\n", report::run_diff_json(diff));
   else

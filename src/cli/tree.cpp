@@ -53,18 +53,6 @@ bool is_at_line(const std::string& site, const std::string& pattern) {
          matches_glob(site, "*/" + pattern) || (colon != site.npos && site.substr(colon + 1) == pattern);
 }
 
-// A member of the probe's own JSON as text for people; empty where it is not there.
-std::string meta_text(simdjson::dom::parser& parser, const std::string& meta, std::string_view key) {
-  simdjson::dom::element found;
-  if (meta.empty() || parser.parse(meta)[key].get(found)) return "";
-  std::string_view text;
-  if (!found.get_string().get(text)) return std::string(text);
-  std::string_view special;
-  if (!found["float"].get_string().get(special)) return std::string(special);
-  if (found.is_null()) return "None";
-  return simdjson::minify(found);
-}
-
 std::string tensor_text(const TensorRecord& tensor, bool color) {
   std::string text =
       fmt::format("{}{}  min {}  max {}  mean {}", to_string(tensor.dtype), shape_text(tensor.shape),

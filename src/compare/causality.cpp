@@ -69,6 +69,7 @@ class LaneWalk {
       case Io::Output:
       case Io::None:
       case Io::Local:
+      case Io::Op:
       case Io::Other:
         return forward_.visit_output(o);
       case Io::Buffer:
@@ -98,6 +99,7 @@ Findings find_origins(const Alignment& alignment, const Interner& interner, cons
                       const CausalityOptions& options) {
   Findings findings;
   findings.modules.resize(alignment.tree_a.nodes.size());
+  for (const LanePair& pair : alignment.lanes) findings.pairs.emplace_back(pair.to_b.size(), PairVerdict::Unknown);
   const auto lanes = static_cast<double>(alignment.lanes.size());
   for (std::size_t lane = 0; lane < alignment.lanes.size(); ++lane) {
     std::function<void(double)> part;

@@ -15,6 +15,7 @@
 #include "compare/check_event.hpp"
 #include "compare/check_missing.hpp"
 #include "compare/check_origins.hpp"
+#include "compare/event_item.hpp"
 #include "compare/noise.hpp"
 #include "compare/rank_diff.hpp"
 #include "compare/stage_transfers.hpp"
@@ -101,8 +102,12 @@ struct Parameter {
   Fingerprint first;
   bool has_changed = false;
   std::size_t values = 0, gradients = 0;  // how often it, and a gradient that is not zero, was recorded
-  double gradient_rms = 0;                // the largest
-  double unit = 0;                        // of the gradient's dtype: what rounding is
+  double backward_rms = 0;                // the largest gradient as backward has made it,
+  double given_rms = 0;                   // and as the optimizer was given it: summed over ranks, say, or clipped
+  bool has_given = false;
+  double unit = 0;  // of the gradient's dtype: what rounding is
+
+  double gradient_rms() const { return has_given ? given_rms : backward_rms; }
 };
 
 // The largest gradient of a parameter of a module in one backward.
@@ -133,6 +138,7 @@ class Checker {
     std::set<std::int64_t> steps;
     for (EventId id = 0; id < reader_.event_count(); ++id) {
       const Event event = reader_.event(id);
+      if (compare::is_operation(event)) continue;  // inside an operation infinities are no illness: a mask, a maximum
       tracer.look_at(id, event);
       transfers.look_at(id, event);
       if (event.kind != EventKind::Value && event.kind != EventKind::Change) continue;
@@ -331,6 +337,7 @@ class Checker {
   }
 
   void follow_parameter(EventId id, const Event& event, const TensorRecord& tensor, Io io) {
+    if (tensor.stats.count == 0) return;  // the part of a rank that has none of it
     DiffPlace place = place_of(id, event);
     if (io == Io::Grad) place.name = parameter_of_gradient(event.name);
     const auto [found, is_new] = parameters_.try_emplace({place.rank, place.root, place.name});
@@ -341,7 +348,10 @@ class Checker {
       if (tensor.stats.zero < tensor.stats.count) ++parameter.gradients;
       const double rms = tensor.stats.l2 / std::sqrt(static_cast<double>(tensor.stats.count));
       parameter.unit = compare::unit_roundoff(tensor.dtype);
-      if (rms > parameter.gradient_rms) parameter.gradient_rms = rms;
+      const bool is_given = event.phase == Phase::Optimizer;
+      parameter.has_given |= is_given;
+      double& largest = is_given ? parameter.given_rms : parameter.backward_rms;
+      if (rms > largest) largest = rms;
       return;
     }
     if (parameter.values++ == 0)
@@ -355,13 +365,14 @@ class Checker {
     std::map<std::tuple<int, std::string, std::string>, double> largest;  // gradient of each module
     for (const auto& [key, parameter] : parameters_) {
       double& rms = largest[{parameter.place.rank, parameter.place.root, parameter.place.module}];
-      rms = std::max(rms, parameter.gradient_rms);
+      rms = std::max(rms, parameter.gradient_rms());
     }
     // A gradient that is zero by mathematics is nothing but rounding beside others of its module.
     const auto is_noise = [&](const Parameter& parameter) {
       const DiffPlace& place = parameter.place;
       const double part = std::min(kNoiseUnits * parameter.unit, kMostNoise);
-      return parameter.gradients > 0 && parameter.gradient_rms < part * largest[{place.rank, place.root, place.module}];
+      return parameter.gradients > 0 &&
+             parameter.gradient_rms() < part * largest[{place.rank, place.root, place.module}];
     };
     for (const auto& [key, parameter] : parameters_) {
       const std::string& name = parameter.place.name;

@@ -22,6 +22,24 @@ DType judged_dtype(const Item& x, const Item& y, bool are_dtypes_inherited) {
   return is_x_coarser == are_dtypes_inherited ? of_x : of_y;
 }
 
+PairVerdict pair_verdict(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Equal:
+      return PairVerdict::Equal;
+    case Verdict::SameValues:
+      return PairVerdict::SameValues;
+    case Verdict::Noise:
+      return PairVerdict::Noise;
+    case Verdict::Unknown:
+      return PairVerdict::Unknown;
+    case Verdict::Consequence:
+      return PairVerdict::Follows;
+    case Verdict::Origin:
+      return PairVerdict::Starts;
+  }
+  return PairVerdict::Unknown;
+}
+
 // What a module, the loss or the program made, and neither what it was given nor what it is made of.
 bool is_result(const Item& item) {
   return item.io == Io::Output || item.io == Io::None || item.io == Io::Local || item.io == Io::Loss ||
@@ -121,6 +139,8 @@ Observation LaneState::with_last_value(Observation o) const {
 
 Judged LaneState::judge(const Observation& o, const Trust& inputs, Stage stage, double floor) {
   const Judged judged = judge_pair(o, inputs, stage, floor);
+  if (o.is_on_both_sides() && pair.to_b[static_cast<std::size_t>(o.a)] == o.b)
+    findings_.pairs[lane][static_cast<std::size_t>(o.a)] = pair_verdict(judged.verdict);
   const Item& item = item_of(o);
   if (o.is_on_both_sides() && is_result(item)) ++findings_.compared_results;
   const int node = node_of(o);

@@ -34,6 +34,7 @@ struct Measures {
   MeasureUpdate update;              // may be empty
   MeasureDistribution distribution;  // may be empty
   IsSameMask is_same_mask;           // may be empty
+  Measure estimate;                  // without their bytes, where they were not measured before; may be empty
   // Called with the lanes of both runs once all of them is judged; may be empty.
   std::function<void(const Lane& a, const Lane& b)> release;
 };

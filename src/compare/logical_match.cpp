@@ -40,6 +40,14 @@ PartKind kind_of(const SlotKey& key) {
   }
 }
 
+// How many different parts are added up for each element of the whole.
+std::int64_t summands(const Assembly& assembly) {
+  std::int64_t count = 1;
+  for (std::size_t axis = 0; axis < assembly.grid.size(); ++axis)
+    if (assembly.folds[axis].how == Fold::How::Sum) count *= assembly.grid[axis];
+  return count;
+}
+
 double agreement(DType a, DType b) {
   const bool is_half = item_size(a) < 4 || item_size(b) < 4;
   return is_half ? thresholds::kPartsAgreeHalf : thresholds::kPartsAgree;
@@ -153,12 +161,12 @@ class SlotMatcher {
     if (!slot.choice) slot.choice = std::move(best);
   }
 
-  // What the model is given, and integers, are no summands. Two runs of as many parts that have the same sum and
+  // What the model is given, and integers, are no summands. Two runs of as many summands that have the same sum and
   // nothing else in common have exchanged their parts.
   bool may_be(const SlotKey& key, const MatchedSlot& slot, const Arrangement& a, const Arrangement& b) const {
     const bool has_a = a.assembly.has(Fold::How::Sum), has_b = b.assembly.has(Fold::How::Sum);
     if ((!has_a && !has_b) || slot.kind == PartKind::Loss) return true;
-    if (has_a && has_b && slot.sets[0].parts.size() == slot.sets[1].parts.size()) return false;
+    if (has_a && has_b && summands(a.assembly) == summands(b.assembly)) return false;
     const bool is_of_program = key.io == Io::Input && parent_of(key.node) < 0;
     return !is_of_program && !is_exact(slot.sets[0].parts.front().item->dtype);
   }

@@ -60,7 +60,8 @@ struct IdleInput {
 struct Findings {
   std::vector<Origin> origins;  // in the order in which they arise
   std::optional<Origin> first_bit_difference, first_unknown;
-  std::vector<ModuleVerdict> modules;  // by node of tree_a
+  std::vector<ModuleVerdict> modules;           // by node of tree_a
+  std::vector<std::vector<PairVerdict>> pairs;  // by lane and item of a: what was said of it and its partner
   std::optional<DtypeChange> dtype_change;
   std::vector<IdleInput> idle_inputs;
   std::size_t compared = 0, bit_equal = 0, same_values = 0, noise = 0, unknown = 0, consequences = 0;

@@ -97,7 +97,7 @@ std::optional<TensorRecord> fold_summaries(const Fold& fold, std::size_t taken,
 TensorRecord join_summaries(std::span<const TensorRecord> parts, Shape shape) {
   TensorRecord whole{.dtype = parts.front().dtype, .shape = std::move(shape), .device = parts.front().device};
   Stats& all = whole.stats;
-  double sum = 0, squares = 0;
+  double sum = 0, l2 = 0;
   for (const TensorRecord& part : parts) {
     const Stats& one = part.stats;
     all.count += one.count;
@@ -116,13 +116,15 @@ TensorRecord join_summaries(std::span<const TensorRecord> parts, Shape shape) {
     fold(all.max, one.max, [](double x, double y) { return std::max(x, y); });
     fold(all.abs_max, one.abs_max, [](double x, double y) { return std::max(x, y); });
     sum += sum_of(one);
-    squares += one.l2 * one.l2;
+    l2 = std::hypot(l2, one.l2);  // squares may overflow
   }
   const auto count = static_cast<double>(finite_count(all));
   if (count == 0) return whole;
   all.mean = sum / count;
-  all.l2 = std::sqrt(squares);
-  all.std = std::sqrt(std::max(0.0, squares / count - all.mean * all.mean));
+  all.l2 = l2;
+  const double root_mean_square = l2 / std::sqrt(count);
+  all.std =
+      std::sqrt(std::max(0.0, root_mean_square - all.mean)) * std::sqrt(std::max(0.0, root_mean_square + all.mean));
   return whole;
 }
 

@@ -71,6 +71,21 @@ TEST(PartSummary, JoinedWithAPartThatHasNoFiniteElement) {
   }
 }
 
+TEST(PartSummary, JoinedNumbersWhoseSquaresADoubleDoesNotHold) {
+  for (const double size : {1e300, 1e-300}) {
+    Numbers first = random_numbers(50, 11), second = random_numbers(50, 12);
+    for (double& value : first) value *= size;
+    for (double& value : second) value *= size;
+    Numbers both = first;
+    both.insert(both.end(), second.begin(), second.end());
+    const std::array<TensorRecord, 2> parts = {summary(first), summary(second)};
+    const Stats actual = join_summaries(parts, {100}).stats, expected = summary(both).stats;
+    EXPECT_NEAR(actual.l2 / expected.l2, 1, 1e-12);
+    EXPECT_NEAR(actual.std / expected.std, 1, 1e-12);
+    EXPECT_NEAR(actual.mean / expected.mean, 1, 1e-12);
+  }
+}
+
 TEST(PartSummary, SumsHaveTheSketchOfTheSumAndNoStatisticsThatDoNotFollow) {
   const Numbers first = random_numbers(1000, 4), second = random_numbers(1000, 5);
   Numbers total = first;

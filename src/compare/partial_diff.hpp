@@ -44,7 +44,7 @@ struct Moment {
 struct Start {
   Moment moment;
   bool is_cause = false;      // other ranks get to feel it: it is of a forward
-  bool is_exchanged = false;  // it may come from another rank: it is of a backward or an optimizer
+  bool is_exchanged = false;  // it may come from another rank: of a backward, an optimizer, a stage's input
   bool is_another_draw = false;
   std::size_t tensors = 1;
   std::shared_ptr<const DiffOrigin> origin;  // missing where it is sure not to be listed

@@ -237,6 +237,7 @@ RunDiff diff_by_rows(const Reader& reader_a, const Reader& reader_b, const RunDi
   write_run(match, 1, folder.path(), "b");
   RunDiffOptions others = options;
   others.rows.clear();
+  others.on_pair = {};  // its events are those of the rows
   RunDiff diff = diff_runs(folder.path() / "a", folder.path() / "b", others);
   diff.a = reader_a.path().string();
   diff.b = reader_b.path().string();

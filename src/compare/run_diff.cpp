@@ -12,6 +12,7 @@
 
 #include "compare/align.hpp"
 #include "compare/causality.hpp"
+#include "compare/pipeline_stage.hpp"
 #include "compare/run_end.hpp"
 #include "compare/settings.hpp"
 #include "compare/thresholds.hpp"
@@ -24,6 +25,7 @@ std::string_view reported_io(Io io) {
   switch (io) {
     case Io::None:
     case Io::Local:
+    case Io::Op:
     case Io::Other:
       return "value";
     case Io::GradOutput:
@@ -315,17 +317,30 @@ std::size_t first_of(const std::vector<Moment>& moments) {
   return static_cast<std::size_t>(std::min_element(moments.begin(), moments.end()) - moments.begin());
 }
 
+using Stages = std::map<TextId, PipelineStage>;
+
+// What a later stage of a pipeline is given was made by another rank.
+bool is_received(const Origin& origin, const Alignment& alignment, const std::vector<Stages>& stages) {
+  if (origin.reason.cause != DiffCause::ModelInput || origin.shown.a == kNothing) return false;
+  const TextId root = alignment.lanes[origin.lane].a->items[static_cast<std::size_t>(origin.shown.a)].root;
+  const auto stage = stages[origin.lane].find(root);
+  return stage != stages[origin.lane].end() && stage->second.stage > 0;
+}
+
 // The places that start a difference; those that may be listed are described.
-void add_starts(const Findings& findings, const std::vector<Moment>& moments, const ResultMaker& maker, Known& known,
-                PartialDiff& part) {
+void add_starts(const Findings& findings, const Alignment& alignment, const Interner& interner,
+                const std::vector<Moment>& moments, const ResultMaker& maker, Known& known, PartialDiff& part) {
   std::vector<std::size_t> order(moments.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::size_t i, std::size_t j) { return moments[i] < moments[j]; });
+  std::vector<Stages> stages;
+  for (const LanePair& lane : alignment.lanes) stages.push_back(stages_of(*lane.a, interner));
   for (const std::size_t i : order) {
     const Origin& origin = findings.origins[i];
     Start start{.moment = moments[i],
                 .is_cause = origin.phase == Phase::Forward && origin.reason.cause != DiffCause::End,
-                .is_exchanged = origin.phase == Phase::Backward || origin.phase == Phase::Optimizer,
+                .is_exchanged = origin.phase == Phase::Backward || origin.phase == Phase::Optimizer ||
+                                is_received(origin, alignment, stages),
                 .is_another_draw = origin.distribution && origin.distribution->is_another_draw(),
                 .tensors = origin.tensors,
                 .origin = {}};
@@ -381,6 +396,36 @@ void add_notes(const Findings& findings, const Alignment& alignment, const Inter
   }
 }
 
+// Every value of both runs, with its partner.
+void tell_pairs(const Findings& findings, const Alignment& alignment, const Measures& measures,
+                const std::function<void(const DiffPair&)>& tell) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t lane = 0; lane < alignment.lanes.size(); ++lane) {
+    const LanePair& pair = alignment.lanes[lane];
+    for (std::size_t i = 0; i < pair.to_b.size(); ++i) {
+      const Item& x = pair.a->items[i];
+      if (!is_value(x)) continue;
+      if (pair.to_b[i] == kAlone) {
+        tell({.a = x.event, .b = {}, .verdict = PairVerdict::Alone, .error = kNan});
+        continue;
+      }
+      const Item& y = pair.b->items[static_cast<std::size_t>(pair.to_b[i])];
+      DiffPair told{.a = x.event, .b = y.event, .verdict = findings.pairs[lane][i], .error = kNan};
+      if (is_same_value(x, y)) {
+        told.verdict = PairVerdict::Equal;
+        told.error = 0;
+      } else if (measures.estimate) {
+        const PairError error = measures.estimate(x, y);
+        if (error.is_comparable && !error.is_lower_bound && !error.has_other_finite) told.error = error.rel_l2;
+      }
+      tell(told);
+    }
+    for (std::size_t j = 0; j < pair.to_a.size(); ++j)
+      if (is_value(pair.b->items[j]) && pair.to_a[j] == kAlone)
+        tell({.a = {}, .b = pair.b->items[j].event, .verdict = PairVerdict::Alone, .error = kNan});
+  }
+}
+
 void add_counts(const Findings& findings, PartialDiff& part) {
   part.compared = findings.compared;
   part.bit_equal = findings.bit_equal;
@@ -418,10 +463,11 @@ PartialDiff diff_rank(const RankTimelines& rank, Interner& interner, const Measu
                            .allow_prefix = options.allow_prefix,
                            .on_progress = options.on_progress};
   const Findings findings = find_origins(alignment, interner, measures, judging);
+  if (options.on_pair) tell_pairs(findings, alignment, measures, options.on_pair);
   const ResultMaker maker(alignment, interner, describe, findings);
   const std::vector<Moment> moments = moments_of(findings.origins, alignment);
   add_counts(findings, part);
-  add_starts(findings, moments, maker, known, part);
+  add_starts(findings, alignment, interner, moments, maker, known, part);
   if (const auto& first = findings.first_bit_difference) {
     const Moment moment = moment_of(*first, alignment);
     if (known.may_be_first_bit_difference(moment)) {

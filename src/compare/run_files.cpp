@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <future>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -130,6 +131,7 @@ compare::Measures measures_of(compare::RunValues& values) {
           .update = [&](const auto& x, const auto& y) { return values.measure_update(x, y); },
           .distribution = [&](const Item& x, const Item& y) { return values.measure_distribution(x, y); },
           .is_same_mask = [&](const Item& x, const Item& y) { return values.is_same_mask(x, y); },
+          .estimate = [&](const Item& x, const Item& y) { return values.estimate(x, y); },
           .release = {}};
 }
 
@@ -216,7 +218,8 @@ RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& o
   const RankTimelines both{
       .rank = 0, .a = std::move(runs.timelines[0]), .b = std::move(runs.timelines[1]), .assumed_noise = runs.roundoff};
   RunDiffOptions unmapped = options;
-  unmapped.map.clear();  // the modules have one name already
+  unmapped.map.clear();   // the modules have one name already
+  unmapped.on_pair = {};  // wholes are no events
   Known known(options.max_origins);
   PartialDiff part = diff_rank(both, interner, measures, describe, unmapped, known);
   part.a = a.path().string();
@@ -253,20 +256,46 @@ bool are_alike(const Reader& a, const Reader& b) {
   return true;
 }
 
+// Which ranks have the same tensor: a number for each, the same for those that have.
+std::map<int, std::size_t> ranks_alike(const Reader& reader, const DiffEvent& event) {
+  std::map<int, std::size_t> groups;
+  std::map<std::string, std::size_t> contents;
+  for (const EventId id : reader.find({.name = event.name, .step = event.step, .call = event.call})) {
+    const Event found = reader.event(id);
+    if (const auto* tensor = std::get_if<TensorRecord>(&found.value))
+      groups.try_emplace(reader.writers()[reader.writer_index(id)].rank,
+                         contents.try_emplace(tensor->fingerprint.hex(), contents.size()).first->second);
+  }
+  return groups;
+}
+
+// Data that differs rank by rank, and is the same as a whole, is dealt out in another way, and no mistake: unless other
+// ranks have the same of it.
+bool is_dealt_otherwise(const RunDiff& by_ranks, const RunDiff& of_wholes, const Reader& a, const Reader& b) {
+  const auto blames_data = [](const RunDiff& diff) {
+    return diff.first_divergence && diff.first_divergence->reason.cause == DiffCause::ModelInput;
+  };
+  if (!blames_data(by_ranks) || blames_data(of_wholes)) return false;
+  const DiffOrigin& data = *by_ranks.first_divergence;
+  return data.event_a && data.event_b && ranks_alike(a, *data.event_a) == ranks_alike(b, *data.event_b);
+}
+
 // Ranks may also share the work in another way that their shapes do not show: gradients that are averaged at the end of
 // the backward, or on the way; other pieces of the sequence. That is so where more of the whole tensors agrees.
 RunDiff settled(RunDiff by_ranks, const Reader& a, const Reader& b, const RunDiffOptions& options) {
   const bool are_as_many = count_ranks(a) == count_ranks(b);
-  const bool may_be_of_parts =
-      are_as_many ? count_ranks(a) > 1 && !by_ranks.modules.empty() : true;  // modules say what belongs together
+  const bool has_modules = !by_ranks.modules.empty();  // which say what belongs together
+  const bool may_be_of_parts = !are_as_many || (count_ranks(a) > 1 && has_modules);
   if (by_ranks.verdict != DiffVerdict::Differs || !may_be_of_parts) return by_ranks;
   RunDiff of_wholes = diff_of_wholes(a, b, options);
+  // One rank of several against the only one is a guess: it proves nothing where the wholes tell nothing.
+  if (!are_as_many && of_wholes.verdict == DiffVerdict::Unknown) return of_wholes;
   constexpr double kNearlyAll = 0.9;  // what was not put together does not speak against a difference that was found
   const auto wholes = static_cast<double>(std::min(of_wholes.total_a, of_wholes.total_b));
   if (static_cast<double>(of_wholes.compared) < kNearlyAll * wholes) return by_ranks;
   constexpr double kMore = 0.1;  // less says nothing: other tensors are counted
-  const bool is_better =
-      of_wholes.within_tolerance() || share_that_agrees(of_wholes) > share_that_agrees(by_ranks) + kMore;
+  const bool is_better = of_wholes.within_tolerance() || is_dealt_otherwise(by_ranks, of_wholes, a, b) ||
+                         share_that_agrees(of_wholes) > share_that_agrees(by_ranks) + kMore;
   return is_better ? of_wholes : by_ranks;
 }
 

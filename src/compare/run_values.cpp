@@ -52,6 +52,14 @@ PairError RunValues::measure(const Item& x, const Item& y) {
   return error;
 }
 
+PairError RunValues::estimate(const Item& x, const Item& y) const {
+  if (!x.is_tensor() || !y.is_tensor()) return measure_values(x, y, interner_);
+  const auto known = measured_.find({x.fingerprint, y.fingerprint, x.dtype, y.dtype, x.shape});
+  if (known != measured_.end()) return known->second;
+  if (x.shape != y.shape) return {.is_comparable = false, .obstacle = DiffObstacle::Shapes};
+  return measure_summaries(x, y);
+}
+
 namespace {
 
 // Index and ranges are those of what was laid out; the report has those of the first run's own tensor, of which that
@@ -107,7 +115,7 @@ std::optional<LaidOut> RunValues::laid_out(const Item& x, const Item& y) const {
 PairError RunValues::measure_summaries(const Item& x, const Item& y) const {
   const TensorRecord record_a = a_.record(x), record_b = b_.record(y);
   const auto sketches = sketches_of(x, y);
-  return sketches ? estimate(record_a, record_b, sketches->first, sketches->second)
+  return sketches ? compare::estimate(record_a, record_b, sketches->first, sketches->second)
                   : measure_statistics(record_a, record_b);
 }
 

@@ -20,6 +20,8 @@ class RunValues {
       : a_(a), b_(b), interner_(interner) {}
 
   PairError measure(const Item& x, const Item& y);
+  // What was measured before, else what statistics and sketches tell.
+  PairError estimate(const Item& x, const Item& y) const;
   std::optional<UpdateError> measure_update(const UpdateItems& x, const UpdateItems& y) const;
   DiffDistribution measure_distribution(const Item& x, const Item& y);
   bool is_same_mask(const Item& x, const Item& y) const;

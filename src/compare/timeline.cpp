@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 
+#include "compare/event_item.hpp"
 #include "compare/thresholds.hpp"
 #include "kernels/parallel.hpp"
 #include "store/read_file.hpp"
@@ -77,6 +78,8 @@ std::string part_in(const std::string& meta) {
   return part;
 }
 
+}  // namespace
+
 Item make_item(const Event& event, EventId id, Interner& interner) {
   Item item;
   item.event = id;
@@ -101,8 +104,6 @@ Item make_item(const Event& event, EventId id, Interner& interner) {
   if (event.kind == EventKind::Exit) item.text = interner.text(raised_by(event.meta));
   return item;
 }
-
-}  // namespace
 
 void set_tensor(Item& item, const TensorRecord& tensor, Interner& interner) {
   item.value = ValueKind::Tensor;
@@ -163,6 +164,7 @@ Lane read_lane(const Reader& reader, std::size_t writer, Interner& interner) {
   const EventId first = reader.first_event(writer);
   for (EventId id = first; id < first + info.event_count; ++id) {
     const Event event = reader.event(id);
+    if (is_operation(event)) continue;
     Item& item = lane.items.emplace_back(make_item(event, id, interner));
     if (item.has_bytes) item.has_bytes = reader.has_bytes(id, std::get<TensorRecord>(event.value));
   }

@@ -201,4 +201,10 @@ std::string checkpoint_diff_json(const CheckpointDiff& diff) {
   return text;
 }
 
+std::string checkpoint_answer(const CheckpointDiff& diff) { return answer(diff); }
+
+std::string checkpoint_coverage(const CheckpointDiff& diff) {
+  return fmt::format("{}, {}", coverage(diff), pairing(diff));
+}
+
 }  // namespace tenscope::report

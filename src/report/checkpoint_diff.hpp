@@ -12,6 +12,10 @@ struct CheckpointStyle {
   std::size_t width = 80;  // of the terminal
 };
 
+// The first line of the report, and how much of both was paired.
+std::string checkpoint_answer(const compare::CheckpointDiff& diff);
+std::string checkpoint_coverage(const compare::CheckpointDiff& diff);
+
 // The answer in the first lines, then what is wrong, then the rules by which names follow from each other.
 std::string checkpoint_diff_text(const compare::CheckpointDiff& diff, const CheckpointStyle& style = {});
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tenscope/diff.hpp"
@@ -20,13 +21,10 @@ std::string run_diff_text(const RunDiff& diff, const RunDiffTextOptions& options
 // The document that docs/diff.md describes.
 std::string run_diff_json(const RunDiff& diff);
 
-// One page that needs nothing else.
-std::string run_diff_html(const RunDiff& diff);
-
 // Do the runs differ for the caller's purpose? With `strict` renamed and one-sided modules are differences too.
 bool is_difference(const RunDiff& diff, bool strict);
 
-// ---- the words of all three (run_diff_words.cpp)
+// ---- the words of both, and of the viewer (run_diff_words.cpp)
 
 // The first line of the report.
 std::string run_diff_answer(const RunDiff& diff, bool strict = false);
@@ -54,6 +52,10 @@ std::string place_in_words(const DiffPlace& place);
 
 // A sentence: why the place is blamed.
 std::string reason_in_words(const DiffOrigin& origin);
+
+// All that speaks for a place, a row each: "why", "confidence", "difference", ... An empty name goes on with the row
+// before it.
+std::vector<std::pair<std::string, std::string>> evidence_in_words(const RunDiff& diff, const DiffOrigin& origin);
 
 // How sure the answer is, and why: "high: what it depends on agrees bit for bit".
 std::string confidence_in_words(const DiffOrigin& origin);

@@ -9,20 +9,6 @@
 namespace tenscope::report {
 namespace {
 
-bool is_whole_axis(const DiffMetrics& metrics, std::size_t axis) {
-  return metrics.ranges[axis][0] == 0 && metrics.ranges[axis][1] == metrics.shape_a[axis];
-}
-
-std::string slices(const DiffMetrics& metrics) {
-  std::string text;
-  for (std::size_t axis = 0; axis < metrics.ranges.size(); ++axis) {
-    if (is_whole_axis(metrics, axis)) continue;
-    text += fmt::format("{}axis {} in [{}, {})", text.empty() ? "" : ", ", axis, metrics.ranges[axis][0],
-                        metrics.ranges[axis][1]);
-  }
-  return text;
-}
-
 // What is known of the weights themselves is a diagnosis, and stands with the answer.
 bool is_of_weights(const DiffNote& note) {
   return note.kind == DiffNote::Kind::Exchanged || note.kind == DiffNote::Kind::OddLayout;
@@ -81,49 +67,11 @@ class TextReport {
   }
 
   void evidence(const DiffOrigin& origin) {
-    field("why", reason_in_words(origin));
-    field("confidence", confidence_in_words(origin));
-    if (confidence_of(origin.reason.doubt) != DiffConfidence::High) alternatives();
-    if (!origin.place.cls.empty())
-      field("module",
-            fmt::format("{} ({}, in {})", blamed_in_words(origin.place), origin.place.cls, origin.place.root));
-    if (origin.reason.cause == DiffCause::End) {
-      if (!origin.reason.tensor.empty() && origin.metrics.differing > 0)
-        field("last values", fmt::format("{}: {}", origin.reason.tensor, metrics_in_words(origin.metrics)));
-    } else if (origin.distribution && origin.distribution->is_independent) {
-      field("difference", distribution_in_words(*origin.distribution));
-    } else {
-      field("difference", metrics_in_words(origin.metrics));
-    }
-    if (origin.update) field("update", update_in_words(*origin.update));
-    if (!origin.metrics.layout.empty() && origin.event_b)
-      field("in the other", fmt::format("{}: {}", origin.event_b->name, origin.metrics.layout));
-    fields("put together", assembly_in_words(origin.metrics));
-    fields("parts", parts_in_words(origin.metrics));
-    if (!origin.metrics.relation.empty()) field("relation", origin.metrics.relation);
-    // Where the words are a formula already, it says nothing more.
-    if (!origin.metrics.relation_numpy.empty() && !origin.metrics.relation.starts_with("b = "))
-      field("", origin.metrics.relation_numpy);
-    if (const std::string text = slices(origin.metrics); !text.empty()) field("only in", text);
-    if (!origin.metrics.rows.empty()) field("only in rows", origin.metrics.rows);
-    if (origin.seen_as != origin.place.name) field("first seen in", origin.seen_as);
-    if (origin.last_agreeing) field("last agreeing", place_in_words(*origin.last_agreeing));
-    if (!origin.place.site.empty()) field("source", origin.place.site);
-    if (origin.tensors > 1) field("together with", plural(origin.tensors - 1, "tensor") + " of the same kind");
-    if (diff_.rounding) field("after it", rounding_in_words(*diff_.rounding));
+    for (const auto& [name, text] : evidence_in_words(diff_, origin)) field(name, text);
     fields("to see it", show_commands(diff_, origin));
   }
 
   void rows(const DiffRows& all) { fields("rows", rows_in_words(all)); }
-
-  // Where else it may begin, if not there.
-  void alternatives() {
-    constexpr std::size_t kOffered = 2;
-    for (std::size_t i = 1; i < diff_.origins.size() && i <= kOffered; ++i)
-      field(i == 1 ? "if not there" : "",
-            fmt::format("{} in {} ({})", tensor_in_words(diff_.origins[i]), blamed_in_words(diff_.origins[i].place),
-                        moment_in_words(diff_.origins[i].place)));
-  }
 
   void bits(const DiffOrigin& origin) {
     field("first in bits", fmt::format("{} ({}): {}", tensor_in_words(origin), moment_in_words(origin.place),

@@ -5,18 +5,23 @@
 #include <cmath>
 
 #include "report/run_diff.hpp"
+#include "report/values.hpp"
 
 namespace tenscope::report {
 namespace {
 
 std::string_view run_name(int side) { return side == 0 ? "first" : "second"; }
 
-std::string percent(const DiffMetrics& metrics) {
+// "0.31 (42 % of the largest |a|)": the largest difference.
+std::string largest_in_words(const DiffMetrics& metrics) {
   const double part = metrics.rel_max;
-  if (std::isinf(part) || std::isnan(part)) return "a is all zero";
-  if (part >= 10) return fmt::format("{:.3g} times the largest |a|", part);
-  if (part >= 0.001) return fmt::format("{:.3g} % of the largest |a|", 100 * part);
-  return fmt::format("{:.2g} of the largest |a|", part);
+  const std::string largest = fmt::format("{:.3g}", metrics.max_abs);
+  // One that no part can be told of: NaN or infinities on one side count as infinitely far.
+  const bool has_other_finite = metrics.nan_a != metrics.nan_b || metrics.inf_a != metrics.inf_b;
+  if (!std::isfinite(part)) return has_other_finite ? largest : largest + " (a is all zero)";
+  if (part >= 10) return fmt::format("{} ({:.3g} times the largest |a|)", largest, part);
+  if (part >= 0.001) return fmt::format("{} ({:.3g} % of the largest |a|)", largest, 100 * part);
+  return fmt::format("{} ({:.2g} of the largest |a|)", largest, part);
 }
 
 // A number that was written so that it reads back as the same, with the digits that a person looks at.
@@ -289,23 +294,14 @@ std::string rounding_in_words(const DiffRounding& rounding) {
 }
 
 std::vector<std::string> show_commands(const RunDiff& diff, const DiffOrigin& origin) {
-  const auto quoted = [](const std::string& text) {
-    const bool is_plain =
-        text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:-") ==
-        std::string::npos;
-    if (is_plain && !text.empty()) return text;
-    std::string result = "'";
-    for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    return result + "'";
-  };
   std::vector<std::string> commands;
   const auto add = [&](const std::string& run, const std::optional<DiffEvent>& event) {
     if (!event) return;
-    std::string command = fmt::format("tenscope show {} {} --step {} --call {}", quoted(run), quoted(event->name),
-                                      event->step, event->call);
+    std::string command = fmt::format("tenscope show {} {} --step {} --call {}", shell_word(run),
+                                      shell_word(event->name), event->step, event->call);
     if (event->rank || origin.place.rank != 0)
       command += fmt::format(" --rank {}", event->rank.value_or(origin.place.rank));
-    if (!event->slice.empty()) command += fmt::format(" --slice {}", quoted(event->slice));
+    if (!event->slice.empty()) command += fmt::format(" --slice {}", shell_word(event->slice));
     commands.push_back(std::move(command));
   };
   add(diff.a, origin.event_a);
@@ -352,16 +348,13 @@ std::string metrics_in_words(const DiffMetrics& metrics) {
   const std::string types =
       metrics.dtype_a == metrics.dtype_b ? "" : fmt::format("; {} became {}", metrics.dtype_a, metrics.dtype_b);
   if (metrics.obstacle == DiffObstacle::OnlyStatistics)
-    return text +
-           fmt::format("only statistics were kept: max |b-a| is at least {:.3g} ({})", metrics.max_abs,
-                       percent(metrics)) +
-           types;
+    return text + fmt::format("only statistics were kept: max |b-a| is at least {}", largest_in_words(metrics)) + types;
   if (metrics.obstacle == DiffObstacle::OnlySketches)
     return text + fmt::format("by sketch: rel. L2 about {:.1e}", metrics.rel_l2) + types;
   if (metrics.count == 1 && !a.empty())
     return text + fmt::format("{} became {}{}", a, b, ratio_in_words(metrics)) + types;
   const bool is_nonfinite_only = metrics.max_abs == 0 && !text.empty();
-  if (!is_nonfinite_only) text += fmt::format("max |b-a| {:.3g} ({}), ", metrics.max_abs, percent(metrics));
+  if (!is_nonfinite_only) text += fmt::format("max |b-a| {}, ", largest_in_words(metrics));
   text += fmt::format("{} of {} elements", metrics.differing, metrics.count);
   if (!metrics.worst_index.empty())
     text += fmt::format(", worst at [{}]{}: {} became {}", fmt::join(metrics.worst_index, ", "),
@@ -519,6 +512,7 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
     return "nothing to compare: the runs have nothing in common";
   }
   const std::size_t in_part = compared_in_part(diff);
+  const std::string_view every = diff.idle > 0 ? "every other tensor" : "every tensor";
   std::string text;
   if (diff.verdict == DiffVerdict::Unknown)
     text = diff.unknown > 0
@@ -538,13 +532,16 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
   else if (diff.compared == diff.bit_equal)
     text = "equal numbers: every tensor on both sides agrees bit for bit";
   else if (diff.noise == 0)
-    text = "equal numbers: every tensor on both sides has the same values";
+    text = fmt::format("equal numbers: {} on both sides has the same values", every);
   else if (diff.compared < diff.total_a)
     text =
         fmt::format("equal within tolerance as far as compared: {} of {} tensors and other values, only rounding noise",
                     diff.compared, diff.total_a);
   else
     text = "equal within tolerance: only rounding noise";
+  if (diff.idle > 0)
+    text += fmt::format("; {} without effect",
+                        diff.idle == 1 ? "1 tensor differs" : plural(diff.idle, "tensor") + " differ");
   if (in_part > 0) text += fmt::format("; {} compared in part", plural(in_part, "tensor"));
   if (!diff.renamed.empty()) text += fmt::format("; {} renamed", renamed_in_words(diff));
   if (!diff.unmatched.empty()) text += fmt::format("; {} on one side only", diff.unmatched.size());

@@ -24,7 +24,7 @@ std::string shortened(std::string_view text, std::size_t longest) {
 }
 
 // A text in one line, as Python would quote it.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string json;
   append_json_text(json, text);
   if (text.find('\'') != text.npos) return json;
@@ -46,7 +46,7 @@ struct ValueText {
   std::string operator()(std::int64_t value) const { return std::to_string(value); }
   std::string operator()(double value) const { return scalar_text(value, FloatWidth::Double); }
   std::string operator()(const BigInt& value) const { return shortened(value.digits, longest); }
-  std::string operator()(const std::string& value) const { return quoted(shortened(value, longest)); }
+  std::string operator()(const std::string& value) const { return in_quotes(shortened(value, longest)); }
   std::string operator()(const TensorRecord& value) const {
     return fmt::format("{}{}", to_string(value.dtype), shape_text(value.shape));
   }
@@ -181,6 +181,26 @@ void write_elements(JsonWriter& json, const TensorView& view) {
   kernels::visit_dtype(view.dtype, [&](auto tag) {
     write_axis<decltype(tag)>(json, view, strides, static_cast<const std::byte*>(view.data), 0);
   });
+}
+
+std::string shell_word(std::string_view text) {
+  const bool is_plain =
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:-") ==
+      std::string_view::npos;
+  if (is_plain && !text.empty()) return std::string(text);
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+std::string meta_text(simdjson::dom::parser& parser, const std::string& meta, std::string_view key) {
+  simdjson::dom::element found;
+  if (meta.empty() || parser.parse(meta)[key].get(found)) return "";
+  std::string_view text;
+  if (!found.get_string().get(text)) return std::string(text);
+  std::string_view special;
+  if (!found["float"].get_string().get(special)) return std::string(special);
+  return found.is_null() ? "None" : simdjson::minify(found);
 }
 
 }  // namespace tenscope::report

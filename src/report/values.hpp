@@ -1,5 +1,7 @@
 #pragma once
 
+#include <simdjson.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -20,6 +22,12 @@ std::string value_text(const EventValue& value,
                        std::size_t longest = 60);     // one line: 1.5, 'text', None, float32[2, 3]
 std::string time_text(std::int64_t time_ns);          // local time, to the second
 std::string duration_text(std::int64_t duration_ns);  // "1.23 ms"
+
+// A word as a shell reads it.
+std::string shell_word(std::string_view text);
+
+// A member of the object that a probe put beside an event, as text; empty where it is not there.
+std::string meta_text(simdjson::dom::parser& parser, const std::string& meta, std::string_view key);
 
 // For programs: members and values as docs/cli.md says.
 void write_stats(JsonWriter& json, const TensorRecord& tensor);  // an object; what has no value is null

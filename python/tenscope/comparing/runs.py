@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -13,6 +12,7 @@ from typing import Any
 from tenscope import _core, remote
 from tenscope.comparing import parts
 from tenscope.errors import UsageError
+from tenscope.reading import page
 
 
 class Diff:
@@ -29,9 +29,9 @@ class Diff:
     json               the whole as plain data, as `tenscope diff --json` gives it (docs/diff.md)
     """
 
-    def __init__(self, text: str, document: str, page: str, strict: bool) -> None:
+    def __init__(self, text: str, document: str, strict: bool, make_page: Callable[[int], str]) -> None:
         self._text = text
-        self._page = page
+        self._make_page = make_page
         self.json: dict[str, Any] = json.loads(document)
         readable = json.loads(document, object_hook=lambda members: SimpleNamespace(**members))
         self.verdict: str = readable.verdict
@@ -60,8 +60,11 @@ class Diff:
         return f"<tenscope.Diff {self._text.splitlines()[0]}>"
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Writes the report as one page."""
-        Path(path).write_text(self._page, encoding="utf-8")
+        """Writes what `tenscope view` shows of both runs as one page that needs nothing else."""
+        Path(path).write_text(self._make_page(page.IN_A_FILE), encoding="utf-8")
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return page.bundle(self._text, lambda: self._make_page(page.IN_A_NOTEBOOK))
 
 
 def diff(
@@ -112,7 +115,14 @@ def diff(
                 found = partial.settled_report(*folders, rules, tolerance, prefix, top, strict)
             else:
                 found = partial.report(top, strict)
-    return Diff(*_shown(found, places), strict)
+
+    def make_page(most_bytes: int) -> str:
+        with remote.reading(*places, all_ranks=True):
+            return page.of_runs(
+                *places, most_bytes, map=rules, tolerance=tolerance, prefix=prefix, rows=keys, ranks=chosen or []
+            )
+
+    return Diff(*_shown(found, places), strict, make_page)
 
 
 def _place(run: Any) -> remote.Place:
@@ -122,12 +132,11 @@ def _place(run: Any) -> remote.Place:
     return remote.place_of(os.fspath(getattr(run, "path", run)))
 
 
-def _shown(found: tuple[str, str, str], places: Iterable[remote.Place]) -> tuple[str, str, str]:
-    """The report, the JSON document and the page, with URLs in the place of mirrors."""
-    text, document, page = found
+def _shown(found: tuple[str, str], places: Iterable[remote.Place]) -> tuple[str, str]:
+    """The report and the JSON document, with URLs in the place of mirrors."""
+    text, document = found
     for place in places:
         if place.mirror is not None:
             text = text.replace(place.path, place.name)
             document = document.replace(place.path, json.dumps(place.name, ensure_ascii=False)[1:-1])
-            page = page.replace(place.path, html.escape(place.name))
-    return text, document, page
+    return text, document

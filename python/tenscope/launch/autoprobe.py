@@ -32,6 +32,7 @@ from tenscope.launch.when_imported import WhenImported
 from tenscope.metadata.packages import imported_versions
 from tenscope.probes.hooks import Probe, What
 from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, Root
+from tenscope.probes.ops import Operations, Scope
 from tenscope.probes.rehearsal import is_made_by_compiler
 from tenscope.probes.state import State
 from tenscope.recording.run import Run
@@ -53,6 +54,8 @@ def start() -> None:
     sharded = "torch.distributed.fsdp.sharded_grad_scaler"
     WhenImported(sharded, lambda: _watch_scaler(sys.modules[sharded].ShardedGradScaler)).install()
     watch_meshes(lambda mesh: _probe.has_mesh(mesh))
+    if _probe.options.ops:
+        _watch_operations()
     os.register_at_fork(after_in_child=_forked)
     atexit.register(_finish)
 
@@ -125,6 +128,17 @@ def _watch_scaler(scaler_type) -> None:
     scaler_type.scale = scale
 
 
+def _watch_operations() -> None:
+    """In this thread, as long as it lives. A fork's child records operations with a probe of its own."""
+    mode = Operations(
+        lambda *args, **kwargs: _probe.record_op(*args, **kwargs),
+        lambda: _probe.scope_of_op(),
+        lambda error: _probe.trouble(error),
+        _probe.options.ops_values,
+    )
+    mode.__enter__()
+
+
 def _contained(method):
     """What goes wrong in here never reaches the program."""
 
@@ -178,6 +192,10 @@ class AutoProbe(Probe):
         self._layout = Layout()
         self._versions: dict[str, str] = {}
         self._noted_optimizers: weakref.WeakSet = weakref.WeakSet()
+        self._around = ":data"  # what the code outside of modules is doing, for operations
+        self._ops_modules = PathFilter([each for each in options.ops if not each.startswith(":")])
+        self._has_ops_modules = not all(each.startswith(":") for each in options.ops)
+        self._ops_around = {each for each in options.ops if each.startswith(":")}
 
     # Outermost calls.
 
@@ -210,8 +228,48 @@ class AutoProbe(Probe):
             self._state.record_changed(info.root)
 
     def end_outermost(self, info: ModuleInfo, output) -> None:
+        self._around = ":loss"
         if _has_state(info.root):
             self._outermost += 1
+
+    # Operations.
+
+    def scope_of_op(self) -> Scope | None:
+        """What the operation that runs now belongs to; None: it is not wanted."""
+        options = self.options
+        stack = self.stack()
+        is_wanted_step = options.wants_ops(self._step)
+        if not stack and not self._trains and not session.is_joined():
+            # Between two outermost calls it is not known yet whether this is of the first, or the second's data.
+            is_wanted_step = is_wanted_step or options.wants_ops(self._outermost)
+        if not is_wanted_step or self._finished:
+            return None
+        if not stack:
+            is_wanted = ":all" in self._ops_around or self._around in self._ops_around
+            phase = "optimizer" if self._around == ":optimizer" else ""
+            return Scope(phase=phase) if is_wanted else None
+        frame = stack[-1]
+        is_wanted = ":all" in self._ops_around or (
+            self._has_ops_modules
+            and any(options.ops_call in (None, each.call) and self._ops_modules.wants(each.info.path) for each in stack)
+        )
+        if not is_wanted:
+            return None
+        return Scope(frame.info.path, frame.info.root.label, frame.info.cls, "forward", frame.call)
+
+    def record_op(self, *args, **kwargs) -> None:
+        self._open()
+        self.record(*args, step=self._step, **kwargs)
+
+    def _end_if_over(self, next_step: int) -> None:
+        """The step that was asked for is over: what was recorded is closed, and the program ends as it would."""
+        last = self.options.end_after
+        if last is not None and next_step > last and not self._finished:
+            self.finish()
+            session.finish(None)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
     # Backward and optimizers.
 
@@ -271,6 +329,7 @@ class AutoProbe(Probe):
     @_contained
     def after_backward(self) -> None:
         self.finish_backward()
+        self._around = ":optimizer"
         owned = {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]}
         for root in self.registry.roots:
             if self.on:
@@ -310,6 +369,7 @@ class AutoProbe(Probe):
             self._set_step(max(self._optimizers.values()))
         elif completed + 1 > most:
             self._owed_step = self._step
+        self._around = ":data"
 
     def _count_step(self, optimizer) -> int:
         """Completed steps of its parameters before this one: a new optimizer for them (a resumed one) counts on."""
@@ -356,6 +416,7 @@ class AutoProbe(Probe):
             self.on = self.options.wants_step(step)
             if self.run is not None:
                 self.run.step(step)
+            self._end_if_over(step)
 
     def _follow_program(self, begins: bool = False) -> None:
         """A program that has opened a run by itself steps by itself. Where it does not, the steps of its optimizers

@@ -66,6 +66,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--every", type=_positive, default=1, metavar="N", help="only each N-th step")
     parser.add_argument("--steps", type=_steps, default=(0, None), metavar="A:B", help="only steps A to B-1")
     parser.add_argument("--max-bytes", type=_size, default=0, metavar="SIZE", help="a budget for each process (2G)")
+    parser.add_argument(
+        "--ops",
+        action="append",
+        default=[],
+        metavar="WHERE",
+        help="every torch operation inside modules whose path matches; :data, :loss, :optimizer: around them; :all",
+    )
+    parser.add_argument("--ops-steps", type=_steps, default=(0, None), metavar="A:B", help="operations of these steps")
+    parser.add_argument("--ops-call", type=int, metavar="N", help="operations of this call of the modules")
+    parser.add_argument("--ops-stats", action="store_true", help="statistics only of what operations return")
+    parser.add_argument("--end-after", type=int, metavar="STEP", help="end the program when this step is over")
     onnx = parser.add_argument_group("an ONNX model, run by ONNX Runtime")
     onnx.add_argument("--onnx", metavar="MODEL", help="the model; --include and --exclude are for names of tensors too")
     onnx.add_argument(
@@ -76,10 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
+def split(words: list[str]) -> tuple[list[str], list[str]]:
     """Our words and the program's: it begins at the first that is not ours, or at -m."""
     takes_value = {"--out", "--name", "--python", "--include", "--exclude", "--every", "--steps", "--max-bytes"}
-    takes_value |= {"--onnx", "--inputs", "--chunk"}
+    takes_value |= {"--ops", "--ops-steps", "--ops-call", "--end-after", "--onnx", "--inputs", "--chunk"}
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "--"):
         at += 2 if words[at] in takes_value else 1
@@ -134,7 +145,7 @@ def _run_onnx(parser: argparse.ArgumentParser, options: argparse.Namespace, prog
 
 def main(words: list[str]) -> None:
     parser = _parser()
-    ours, program = _split(words)
+    ours, program = split(words)
     if program[:1] == ["-m"] and len(program) == 1:
         parser.error("-m needs the name of a module")
     options = parser.parse_args(ours)
@@ -167,6 +178,12 @@ def main(words: list[str]) -> None:
             first_step=options.steps[0],
             end_step=options.steps[1],
             max_bytes=options.max_bytes,
+            ops=options.ops,
+            ops_first_step=options.ops_steps[0],
+            ops_end_step=options.ops_steps[1],
+            ops_call=options.ops_call,
+            ops_values="stats" if options.ops_stats or options.stats else "full",
+            end_after=options.end_after,
         ),
     )
     try:

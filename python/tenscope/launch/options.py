@@ -14,6 +14,15 @@ class Options:
     first_step: int = 0
     end_step: int | None = None
     max_bytes: int = 0
+    ops: list[str] = dataclasses.field(default_factory=list)  # modules, or :data, :loss, :optimizer, :all
+    ops_first_step: int = 0
+    ops_end_step: int | None = None
+    ops_call: int | None = None  # only in this call of the modules
+    ops_values: str = "full"
+    end_after: int | None = None  # the program is ended when this step is over
 
     def wants_step(self, step: int) -> bool:
         return self.first_step <= step and (self.end_step is None or step < self.end_step) and step % self.every == 0
+
+    def wants_ops(self, step: int) -> bool:
+        return self.ops_first_step <= step and (self.ops_end_step is None or step < self.ops_end_step)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tenscope import _core, remote
 from tenscope.errors import NotFoundError, UsageError
-from tenscope.reading import show
+from tenscope.reading import page, show
 from tenscope.reading.tensor import Tensor, from_bytes
 from tenscope.recording.registry import entry_named
 
@@ -380,6 +380,17 @@ class Recording:
 
     def _repr_html_(self) -> str:
         return show.recording_html(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        if len(self._reader) > page.LONGEST_RUN:
+            return {"text/plain": repr(self), "text/html": self._repr_html_()}
+        place = remote.Place(self.path, self._place.mirror if self._place is not None else None)
+
+        def make() -> str:
+            with remote.reading(place):
+                return page.of_runs(place, None, page.IN_A_NOTEBOOK)
+
+        return page.bundle(repr(self), make)
 
 
 def _split(key: str | tuple) -> tuple[str, Any, int | None]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenscope.reading import page
+
 if TYPE_CHECKING:
     import torch
 
@@ -59,6 +61,11 @@ class Tensor(np.ndarray):
                 warnings.simplefilter("ignore", UserWarning)
                 raw = torch.from_numpy(flat)
         return raw.view(dtype).reshape(self.shape)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        if not 0 < self.nbytes <= page.LARGEST_TENSOR or self.ndim == 0 or self.dtype.kind not in "biufc":
+            return {"text/plain": repr(self)}
+        return page.bundle(repr(self), lambda: page.of_array(self.view(np.ndarray)), height=520)
 
     def __reduce__(self) -> Any:
         return self.view(np.ndarray).copy().__reduce__()

@@ -1,0 +1,327 @@
+#include "compare/op_diff.hpp"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "compare/event_item.hpp"
+#include "compare/noise.hpp"
+#include "compare/run_values.hpp"
+#include "compare/tensor_source.hpp"
+#include "compare/timeline.hpp"
+
+// Overview. Both runs' operations stand in the order in which they ran. A value is known by its content, so an input
+// names whatever made these bytes. An operation has an equal where the other run has its very result; else it is
+// laid beside those of the same name and shape whose inputs are the same values, and has an equal where the results
+// differ by rounding noise. What has no equal although all its inputs have one starts a difference; what has an input
+// without one follows from it. The first of each run are compared: the same operation with another result, or
+// operations that only one of them makes.
+
+namespace tenscope {
+namespace {
+
+using compare::Item;
+
+constexpr std::size_t kMostCandidates = 64;  // that are measured for one operation
+
+struct Op {
+  OpPlace place;
+  Item item;
+  std::vector<std::string> inputs;  // contents
+  std::string content;              // fingerprint; empty: a number
+  std::string key;                  // dtype, shape and content, or the number
+  bool is_input = false;            // no operation: a value that none has made
+  bool has_equal = false;
+  double noise = 0;  // of its equal
+};
+
+struct Side {
+  Reader reader;
+  std::vector<Op> ops;
+  std::unordered_map<std::string, std::vector<std::size_t>> by_key, by_shape, by_input;
+  std::unordered_set<std::string> contents;
+};
+
+std::string number_text(const Item& item) {
+  return fmt::format("{} {} {} {}", static_cast<int>(item.value), item.integer, item.number, item.text);
+}
+
+void read_meta(const std::string& meta, Op& op) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (parser.parse(meta).get(root) != simdjson::SUCCESS) return;
+  const auto text = [&](const char* name, std::string& out) {
+    if (std::string_view found; root[name].get(found) == simdjson::SUCCESS) out = found;
+  };
+  text("op", op.place.full_op);
+  text("args", op.place.args);
+  text("function", op.place.function);
+  text("text", op.place.text);
+  simdjson::dom::array from;
+  if (root["from"].get(from) != simdjson::SUCCESS) return;
+  for (const simdjson::dom::element each : from)
+    if (std::string_view print; each.get(print) == simdjson::SUCCESS) op.inputs.emplace_back(print);
+}
+
+std::string shape_key(const Op& op) {
+  return op.place.op + '\n' + std::to_string(op.item.shape) + '\n' + std::to_string(static_cast<int>(op.item.value)) +
+         '\n' + std::to_string(op.inputs.size());
+}
+
+Op make_op(const Event& event, EventId id, compare::Interner& interner) {
+  Op op;
+  op.item = compare::make_item(event, id, interner);
+  op.place = {.op = event.name.substr(event.name.rfind(':') + 1),
+              .site = event.site,
+              .module = event.scope,
+              .phase = std::string(event.phase_word()),
+              .step = event.step,
+              .event = id};
+  read_meta(event.meta, op);
+  op.is_input = op.place.full_op.empty();
+  if (const auto* tensor = std::get_if<TensorRecord>(&event.value)) {
+    op.content = tensor->fingerprint.hex();
+    op.key = std::string(to_string(tensor->dtype)) + ' ' + std::to_string(op.item.shape) + ' ' + op.content;
+    // Constant contents are many things: they count as the same where the same operation has made them.
+    if (tensor->stats.min == tensor->stats.max) op.key += ' ' + op.place.op;
+  } else {
+    op.key = op.place.op + ' ' + number_text(op.item);
+  }
+  return op;
+}
+
+Side read_side(const std::filesystem::path& path, const OpDiffOptions& options, compare::Interner& interner) {
+  Side side{.reader = Reader(path, {.ranks = options.rank ? std::vector{*options.rank} : std::vector<int>{}}),
+            .ops = {},
+            .by_key = {},
+            .by_shape = {},
+            .by_input = {},
+            .contents = {}};
+  for (EventId id = 0; id < side.reader.event_count(); ++id) {
+    if (side.reader.kind(id) != EventKind::Value || (options.step && side.reader.step(id) != *options.step)) continue;
+    const Event event = side.reader.event(id);
+    if (!compare::is_operation(event)) continue;
+    Op& op = side.ops.emplace_back(make_op(event, id, interner));
+    if (!op.content.empty()) op.item.has_bytes = side.reader.has_bytes(id, std::get<TensorRecord>(event.value));
+    const std::size_t index = side.ops.size() - 1;
+    side.by_key[op.key].push_back(index);
+    side.by_shape[shape_key(op)].push_back(index);
+    for (const std::string& input : op.inputs) side.by_input[input].push_back(index);
+    side.contents.insert(op.content);
+  }
+  return side;
+}
+
+class OpMatcher {
+ public:
+  OpMatcher(Side& a, Side& b, const compare::Interner& interner)
+      : a_(a), b_(b), source_a_(a.reader), source_b_(b.reader), values_(source_a_, source_b_, interner) {}
+
+  OpDiff match() {
+    OpDiff diff;
+    diff.total_a = count(a_);
+    diff.total_b = count(b_);
+    if (diff.total_a == 0 || diff.total_b == 0) return diff;
+    for (Op& op : a_.ops) find_equal(op);
+    for (Op& op : b_.ops) op.has_equal = op.has_equal || a_.by_key.contains(op.key);
+    const Op* x = first_origin(a_, b_, noise_of_a_);
+    const Op* y = first_origin(b_, a_, noise_of_b_);
+    if (x == nullptr && y == nullptr) {
+      diff.verdict = noise_of_a_.empty() ? OpVerdict::Same : OpVerdict::Noise;
+      return diff;
+    }
+    tell(x, y, diff);
+    return diff;
+  }
+
+ private:
+  using NoisyValues = std::unordered_map<std::string, std::map<std::string, double>>;
+
+  static std::size_t count(const Side& side) {
+    return static_cast<std::size_t>(
+        std::count_if(side.ops.begin(), side.ops.end(), [](const Op& op) { return !op.is_input; }));
+  }
+
+  // How far apart two inputs are, where they are the same value; else nothing.
+  std::optional<double> noise_between(const std::string& a, const std::string& b) const {
+    if (a == b || a.empty() || b.empty()) return 0;
+    const auto found = noise_of_a_.find(a);
+    if (found == noise_of_a_.end()) return {};
+    const auto partner = found->second.find(b);
+    return partner == found->second.end() ? std::nullopt : std::optional(partner->second);
+  }
+
+  std::optional<double> noise_of_inputs(const Op& x, const Op& y) const {
+    double noise = 0;
+    for (std::size_t i = 0; i < x.inputs.size(); ++i) {
+      const auto between = noise_between(x.inputs[i], y.inputs[i]);
+      if (!between) return {};
+      noise = std::max(noise, *between);
+    }
+    return noise;
+  }
+
+  void find_equal(Op& x) {
+    if (b_.by_key.contains(x.key)) {
+      x.has_equal = true;
+      return;
+    }
+    const auto found = b_.by_shape.find(shape_key(x));
+    if (found == b_.by_shape.end()) return;
+    std::size_t tried = 0;
+    for (const std::size_t index : found->second) {
+      Op& y = b_.ops[index];
+      if (y.is_input != x.is_input || a_.by_key.contains(y.key) || tried >= kMostCandidates) continue;
+      const auto noise = noise_of_inputs(x, y);
+      if (!noise) continue;
+      ++tried;
+      if (x.is_input && y.has_equal) continue;
+      const compare::PairError error = values_.measure(x.item, y.item);
+      if (!is_noise(error, x, *noise)) continue;
+      x.has_equal = y.has_equal = true;
+      const double difference = std::max(*noise, error.relative());
+      noise_of_a_[x.content].emplace(y.content, difference);
+      noise_of_b_[y.content].emplace(x.content, difference);
+      return;
+    }
+  }
+
+  bool is_noise(const compare::PairError& error, const Op& x, double noise) const {
+    if (!error.is_comparable || error.is_lower_bound) return false;
+    const auto stage = x.place.phase == to_string(Phase::Backward) ? compare::Stage::Backward : compare::Stage::Forward;
+    compare::Trust trust;
+    trust.noise = noise;
+    return judge_.is_noise(error, x.item.dtype, trust, stage, 0);
+  }
+
+  // Do all inputs have an equal in the other run? Sets whether one is a value that no operation has made.
+  bool has_equal_inputs(const Op& op, const Side& own, const Side& other, const NoisyValues& noisy,
+                        bool* is_unmade) const {
+    bool all = true;
+    for (const std::string& input : op.inputs) {
+      if (input.empty() || other.contents.contains(input) || noisy.contains(input)) continue;
+      all = false;
+      *is_unmade = *is_unmade || unmade(own).contains(input);
+    }
+    return all;
+  }
+
+  const std::set<std::string>& unmade(const Side& side) const {
+    auto& found = &side == &a_ ? unmade_a_ : unmade_b_;
+    if (!found) {
+      found.emplace();
+      for (const Op& op : side.ops)
+        if (op.is_input && !op.has_equal) found->insert(op.content);
+    }
+    return *found;
+  }
+
+  const Op* first_origin(const Side& own, const Side& other, const NoisyValues& noisy) const {
+    for (const Op& op : own.ops) {
+      if (op.is_input || op.has_equal) continue;
+      bool is_unmade = false;
+      if (has_equal_inputs(op, own, other, noisy, &is_unmade) || is_unmade) return &op;
+    }
+    return nullptr;
+  }
+
+  bool is_of_other_input(const Op* op, const Side& own, const Side& other, const NoisyValues& noisy) const {
+    bool is_unmade = false;
+    return op != nullptr && !has_equal_inputs(*op, own, other, noisy, &is_unmade);
+  }
+
+  // Is the same operation as `op` made in `side` of what `of` gives, directly or later?
+  static bool is_made_of(const Op& op, const Op& of, const Side& side) {
+    std::unordered_set<std::string> from = {of.content};
+    for (const Op& each : side.ops) {
+      if (each.place.event <= of.place.event) continue;
+      const bool follows = std::any_of(each.inputs.begin(), each.inputs.end(),
+                                       [&](const std::string& input) { return from.contains(input); });
+      if (!follows) continue;
+      if (each.place.full_op == op.place.full_op) return true;
+      from.insert(each.content);
+    }
+    return false;
+  }
+
+  // Does something that both runs make come after `x` in its run, and before `y` in the other?
+  static bool is_before(const Op& x, const Side& own, const Op& y, const Side& other) {
+    const auto first = static_cast<std::size_t>(&x - own.ops.data()) + 1;
+    for (std::size_t i = first; i < own.ops.size(); ++i) {
+      const Op& op = own.ops[i];
+      const auto found = other.by_key.find(op.key);
+      if (op.is_input || found == other.by_key.end()) continue;
+      if (own.by_key.at(op.key).front() >= first && other.ops[found->second.front()].place.event < y.place.event)
+        return true;
+    }
+    return false;
+  }
+
+  // The run that makes `y` lacks `x`: it comes to `y` later, or makes that of what the other makes of `x`.
+  static bool is_only(const Op& x, const Side& own, const Op& y, const Side& other) {
+    const bool is_first = is_before(x, own, y, other);
+    if (is_first != is_before(y, other, x, own)) return is_first;
+    return x.place.full_op != y.place.full_op && is_made_of(y, x, own);
+  }
+
+  void tell(const Op* x, const Op* y, OpDiff& diff) const {
+    const bool is_pair = x != nullptr && y != nullptr && x->place.op == y->place.op && x->item.shape == y->item.shape &&
+                         x->item.is_tensor() == y->item.is_tensor();
+    if (is_of_other_input(x, a_, b_, noise_of_a_) || is_of_other_input(y, b_, a_, noise_of_b_)) {
+      diff.verdict = OpVerdict::OtherInput;
+    } else if (is_pair && x->inputs.size() == y->inputs.size() && noise_of_inputs(*x, *y)) {
+      diff.verdict = OpVerdict::Differs;
+    } else if (y == nullptr || (x != nullptr && is_only(*x, a_, *y, b_))) {
+      diff.verdict = OpVerdict::OnlyInA;
+      if (y != nullptr) diff.next_b = y->place;
+      y = nullptr;
+    } else if (x == nullptr || is_only(*y, b_, *x, a_)) {
+      diff.verdict = OpVerdict::OnlyInB;
+      if (x != nullptr) diff.next_a = x->place;
+      x = nullptr;
+    } else {
+      diff.verdict = is_pair ? OpVerdict::Differs : OpVerdict::Other;
+    }
+    if (x != nullptr) diff.a = x->place;
+    if (y != nullptr) diff.b = y->place;
+    if (is_pair && diff.a && diff.b) diff.metrics = values_.describe(x->item, y->item);
+    for (const Op* op : {x, y}) {
+      const NoisyValues& noisy = op == x ? noise_of_a_ : noise_of_b_;
+      if (op == nullptr) continue;
+      for (const std::string& input : op->inputs)
+        if (noisy.contains(input)) diff.are_inputs_equal = false;
+    }
+  }
+
+  Side& a_;
+  Side& b_;
+  compare::ReaderSource source_a_, source_b_;
+  mutable compare::RunValues values_;
+  compare::NoiseJudge judge_{std::nullopt};
+  NoisyValues noise_of_a_, noise_of_b_;  // contents that have an equal but for noise: the other side's, and how much
+  mutable std::optional<std::set<std::string>> unmade_a_, unmade_b_;
+};
+
+}  // namespace
+
+std::string_view to_string(OpVerdict verdict) noexcept {
+  constexpr std::array<std::string_view, 8> kNames = {"nothing", "same",      "noise",     "differs",
+                                                      "other",   "only_in_a", "only_in_b", "other_input"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+OpDiff diff_operations(const std::filesystem::path& a, const std::filesystem::path& b, const OpDiffOptions& options) {
+  compare::Interner interner;
+  Side side_a = read_side(a, options, interner), side_b = read_side(b, options, interner);
+  return OpMatcher(side_a, side_b, interner).match();
+}
+
+}  // namespace tenscope

@@ -1,0 +1,101 @@
+#include "report/op_diff.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "core/json_writer.hpp"
+#include "report/run_diff.hpp"
+
+namespace tenscope::report {
+namespace {
+
+std::string where(const OpPlace& place) {
+  const std::string site = place.site.empty() ? std::string("a place that is not known") : place.site;
+  const std::string module = place.module.empty() ? std::string() : fmt::format(" in {}", place.module);
+  const std::string phase = place.phase.empty() ? std::string() : fmt::format(", {}", place.phase);
+  return fmt::format("{} at {}{} (step {}{})", place.op, site, module, place.step, phase);
+}
+
+std::string line(std::string_view side, const OpPlace& place) {
+  std::string text = fmt::format("  {}  {}   {}", side, place.site, place.text);
+  if (!place.args.empty()) text += fmt::format("\n       {}: {}", place.op, place.args);
+  return text + '\n';
+}
+
+std::string reason(const OpDiff& diff) {
+  const std::string_view agree =
+      diff.are_inputs_equal ? "its inputs agree in bits" : "its inputs agree but for rounding";
+  switch (diff.verdict) {
+    case OpVerdict::Differs:
+      return fmt::format("{}, its result does not", agree);
+    case OpVerdict::Other:
+      return fmt::format("{}; the runs make different operations of them", agree);
+    case OpVerdict::OnlyInA:
+      return fmt::format("{}; B does not make this operation", agree);
+    case OpVerdict::OnlyInB:
+      return fmt::format("{}; A does not make this operation", agree);
+    case OpVerdict::OtherInput:
+      return "an input that no recorded operation has made differs";
+    default:
+      return {};
+  }
+}
+
+void put_place(JsonWriter& json, std::string_view name, const std::optional<OpPlace>& place) {
+  json.key(name);
+  if (!place) {
+    json.null();
+    return;
+  }
+  const std::size_t colon = place->site.rfind(':');
+  const bool has_line = colon != std::string::npos;
+  json.begin_object().key("file").text(has_line ? place->site.substr(0, colon) : place->site).key("line");
+  has_line ? json.raw(place->site.substr(colon + 1)) : json.null();
+  json.key("function").text(place->function).key("op").text(place->op).key("full_op").text(place->full_op);
+  json.key("args").text(place->args).key("text").text(place->text).key("module").text(place->module);
+  json.key("phase").text(place->phase).key("step").number(place->step).end_object();
+}
+
+}  // namespace
+
+std::string op_diff_text(const OpDiff& diff) {
+  if (diff.verdict == OpVerdict::Nothing) return "no operations of both runs could be compared\n";
+  if (!diff.has_divergence())
+    return fmt::format("every operation has its equal{}: {} of A, {} of B\n",
+                       diff.verdict == OpVerdict::Noise ? ", but for rounding noise" : "", diff.total_a, diff.total_b);
+  std::string text = fmt::format("first divergence: {}\n", where(diff.b && !diff.a ? *diff.b : *diff.a));
+  if (diff.a) text += line("A", *diff.a);
+  if (diff.next_a)
+    text += fmt::format("  A  goes on with {} at {}   {}\n", diff.next_a->op, diff.next_a->site, diff.next_a->text);
+  if (diff.b) text += line("B", *diff.b);
+  if (diff.next_b)
+    text += fmt::format("  B  goes on with {} at {}   {}\n", diff.next_b->op, diff.next_b->site, diff.next_b->text);
+  text += fmt::format("  {}", reason(diff));
+  if (diff.metrics) text += fmt::format("; {}", metrics_in_words(*diff.metrics));
+  return text + '\n';
+}
+
+std::string op_diff_json(const OpDiff& diff) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("verdict").text(to_string(diff.verdict));
+  json.key("line");
+  if (diff.has_divergence()) {
+    json.begin_object();
+    put_place(json, "a", diff.a);
+    put_place(json, "b", diff.b);
+    json.end_object();
+  } else {
+    json.null();
+  }
+  put_place(json, "next_a", diff.next_a);
+  put_place(json, "next_b", diff.next_b);
+  json.key("are_inputs_equal").boolean(diff.are_inputs_equal);
+  json.key("operations_a").number(static_cast<std::uint64_t>(diff.total_a));
+  json.key("operations_b").number(static_cast<std::uint64_t>(diff.total_b));
+  json.end_object();
+  return out;
+}
+
+}  // namespace tenscope::report
