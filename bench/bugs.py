@@ -5,6 +5,8 @@
 FOLDER holds run.py, which runs `CASE ref|bug`, and cases.json, which says what is wrong where. Both variants of each
 case are recorded with `tenscope run` and compared with `tenscope diff --json`. A case is right when the module
 to blame, step and phase are those of cases.json and the tensor is its first event, or what others see first.
+Then `tenscope zoom` is asked for the line: right is one of the case's `lines`, of the bug's program or, where
+zoom names none there, of the reference's.
 """
 
 from __future__ import annotations
@@ -36,6 +38,22 @@ def compare(case: str, out: Path) -> tuple[int, dict]:
     if done.returncode not in (0, 1):
         raise RuntimeError(f"cannot compare {case}:\n{done.stdout}{done.stderr}")
     return done.returncode, json.loads(done.stdout)
+
+
+def find_line(case: dict, out: Path) -> tuple[bool, str]:
+    """Whether zoom names an accepted line, and what it names."""
+    command = [TENSCOPE, "zoom", "--json", out / case["id"] / "ref", out / case["id"] / "bug"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    found = json.loads(done.stdout) if done.stdout else {}
+    line = found.get("line")
+    if line is None:
+        return False, found.get("error") or done.stderr or "no line"
+    variant, place = ("bug", line["b"]) if line["b"] else ("ref", line["a"])
+    accepted = case["lines"].get(variant) or case["lines"].get("ref", [])
+    is_right = any(
+        Path(place["file"]).name == file and first <= (place["line"] or 0) <= last for file, first, last in accepted
+    )
+    return is_right, f"{found['operations']['verdict']}: {place['op']} at {place['file']}:{place['line']} ({variant})"
 
 
 def events(case: dict) -> list[dict]:
@@ -107,6 +125,7 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=Path("../shared/bugs"))
     parser.add_argument("--case", action="append", help="only these cases")
     parser.add_argument("--keep", type=Path, help="keep the recordings here; those that are there are not made again")
+    parser.add_argument("--no-lines", action="store_true", help="do not ask zoom for lines")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-v", "--verbose", action="store_true", help="the answer of every case")
     arguments = parser.parse_args()
@@ -123,10 +142,16 @@ def main() -> int:
                 if not (out / case["id"] / variant / "run.json").exists():
                     record(arguments.folder, case["id"], variant, out)
             code, diff = compare(case["id"], out)
-            return case, judge(case, code, diff), said(case, diff)
+            answers, words = judge(case, code, diff), said(case, diff)
+            if not arguments.no_lines and "lines" in case:
+                is_line, place = find_line(case, out)
+                lines.setdefault(case["line_scope"], []).append(is_line)
+                words += f"\n       line {'right' if is_line else 'WRONG'}: {place}"
+            return case, answers, words
         except RuntimeError as error:
             return case, {"ran": False}, str(error)
 
+    lines: dict[str, list[bool]] = {}
     right = false_alarms = 0
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for case, answers, words in pool.map(examine, cases):
@@ -137,9 +162,13 @@ def main() -> int:
             print(
                 f"{'right' if is_right else 'WRONG'}  {case['id']:28} {wrong and 'not ' + wrong}".rstrip(), flush=True
             )
-            if arguments.verbose or not is_right:
+            if arguments.verbose or not is_right or "line WRONG" in words:
                 print(f"       {words}")
     print(f"{right} of {len(cases)} right ({100 * right / max(1, len(cases)):.0f} %), {false_alarms} false alarms")
+    if lines:
+        every = [each for found in lines.values() for each in found]
+        by_scope = ", ".join(f"{scope} {sum(found)} of {len(found)}" for scope, found in sorted(lines.items()))
+        print(f"lines: {sum(every)} of {len(every)} right ({by_scope})")
     if arguments.keep is None:
         shutil.rmtree(out)
     return 0 if right >= 0.95 * len(cases) and false_alarms == 0 else 1

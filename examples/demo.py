@@ -86,18 +86,19 @@ def call(*words):
 
 
 def find_the_mistake(runs):
-    """Records both versions, and returns whether the diff blames the attention, and the picture."""
+    """Records both versions, and returns whether the diff blames the attention, and the page to look at."""
     folder = runs / "two-versions"
     shutil.rmtree(folder, ignore_errors=True)
-    good, bad, picture = folder / "good", folder / "bad", folder / "difference.svg"
+    good, bad, picture, page = folder / "good", folder / "bad", folder / "difference.svg", folder / "page.html"
     call("run", "--out", folder, "--name", "good", TWO_VERSIONS)
     call("run", "--out", folder, "--name", "bad", TWO_VERSIONS, "--rewritten")
     found = call("diff", good, bad, "--top", "3")
     if shutil.which("dot") is None:
         picture = picture.with_suffix(".dot")
     drawn = call("graph", good, "--against", bad, "-o", picture)
+    shown = call("view", good, bad, "--export", page)
     is_named = found.returncode == 1 and "blocks.0.attn" in found.stdout.partition("\n")[0]
-    return is_named and drawn.returncode == 0, picture
+    return is_named and drawn.returncode == 0 and shown.returncode == 0, page
 
 
 def main():
@@ -121,11 +122,12 @@ def main():
         say(f"   LOST {line}")
 
     say("\n4. Two versions of the training. In the second one somebody wrote the attention anew: the loss looks fine.")
-    is_found, picture = find_the_mistake(runs)
-    say(f"   The module with the mistake is {'named' if is_found else 'NOT named'}. Look at {picture}")
+    is_found, page = find_the_mistake(runs)
+    say(f"   The module with the mistake is {'named' if is_found else 'NOT named'}. Open {page} in a browser.")
 
     say(f"""
 Try next:
+  tenscope view {runs}/two-versions/good {runs}/two-versions/bad
   tenscope ls {runs}/train
   tenscope show {path} logits --step 3
   tenscope verify {crashed.path}

@@ -205,6 +205,39 @@ def test_a_parameter_that_rounding_noise_alone_would_change(tmp_path):
         assert codes(tmp_path / str(size)) == expected
 
 
+def test_a_gradient_whose_sum_over_ranks_is_zero_by_mathematics(tmp_path):
+    """With the sequence spread over ranks each has a gradient of its own; what the optimizer is given is their sum."""
+    rng = np.random.default_rng(0)
+    with Recording(tmp_path / "run") as recording:
+        weight, bias = rng.normal(size=(2, 8)).astype(np.float32)
+        recording.tensor("k", "weight", weight, "param", "init")
+        recording.tensor("k", "bias", bias, "param", "init")
+        for step in range(3):
+            for name, phase, size in [
+                ("weight", "backward", 1e-3),
+                ("bias", "backward", 1e-3),
+                ("weight", "optimizer", 1e-3),
+                ("bias", "optimizer", 1e-11),
+            ]:
+                gradient = (rng.normal(size=8) * size).astype(np.float32)
+                recording.tensor("k", f"{name}.grad", gradient, "grad", phase, step=step, call=step)
+            recording.tensor("k", "weight", weight + step + 1, "param", "optimizer", step=step)
+            recording.tensor("k", "bias", bias, "param", "optimizer", step=step)
+    assert codes(tmp_path / "run") == set()
+
+
+def test_the_empty_part_of_a_rank(tmp_path):
+    """Of six rows over eight ranks two have none: nothing of them can change."""
+    with Recording(tmp_path / "run") as recording:
+        recording.training()
+        nothing = np.zeros((0, 4), dtype=np.float32)
+        recording.tensor("pos", "weight", nothing, "param", "init")
+        for step in range(3):
+            recording.tensor("pos", "weight.grad", nothing, "grad", "backward", step=step, call=step)
+            recording.tensor("pos", "weight", nothing, "param", "optimizer", step=step)
+    assert codes(tmp_path / "run") == set()
+
+
 def test_gradients_that_vanish_on_the_way(tmp_path):
     rng = np.random.default_rng(0)
     with Recording(tmp_path / "run") as recording:

@@ -369,6 +369,89 @@ def test_a_sum_over_ranks(tmp_path, is_made):
     assert "the sum over ranks is missing" in text
 
 
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_as_many_parts_that_are_not_as_many_summands(tmp_path, is_reversed):
+    """Four passes have a summand each; of four ranks two have the same one: a position embedding's gradient is so."""
+    events = network()
+
+    def summand(tensor, count, part):
+        shares = np.random.default_rng(count).dirichlet(np.ones(count), tensor.shape).astype(np.float32)
+        return tensor * shares[..., part]
+
+    def cut(count, off=1.0):
+        def one(name, tensor, rank, nth):
+            if "weight" in name:
+                return tensor
+            part = nth if count == 4 else rank // 2
+            if name == "up.output":
+                return summand(tensor, count, part) * np.float32(off if part else 1)
+            is_after = name in ("down.input.0", "down.output", "output")
+            return np.split(tensor, count)[part] * np.float32(off if is_after else 1)
+
+        return one
+
+    passes = record_run(tmp_path, "passes", 1, 4, cut(4), events)
+    ranks = record_run(tmp_path, "ranks", 4, 1, cut(2), events)
+    found = diff(*((ranks, passes) if is_reversed else (passes, ranks)), check=0)
+    assert (found["verdict"], found["counts"]["noise"], found["counts"]["idle"]) == ("noise", 2, 0)
+    off = record_run(tmp_path, "off", 4, 1, cut(2, off=1.1), events)  # and what follows from it
+    assert diff(*((off, passes) if is_reversed else (passes, off)), check=1)["first_divergence"]["name"] == "up.output"
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_data_that_is_dealt_out_in_another_way_is_not_blamed(tmp_path, is_reversed):
+    """As many ranks with other pieces of the sequence: nothing of a rank agrees, and the data is the same."""
+    events = network()
+
+    def cut(order, off=1.0):
+        def one(name, tensor, rank, _):
+            if "weight" in name:
+                return tensor
+            chunks = np.split(tensor, 4, axis=1)
+            part = np.concatenate([chunks[at] for at in order[rank]], axis=1)
+            return part * np.float32(off if name not in ("input.0", "up.input.0") else 1)
+
+        return one
+
+    straight, zigzag = ((0, 1), (2, 3)), ((0, 3), (1, 2))
+    good = record_run(tmp_path, "good", 2, 1, cut(zigzag), events)
+    assert diff(good, record_run(tmp_path, "same", 2, 1, cut(straight), events), check=0)["verdict"] == "equal"
+    off = record_run(tmp_path, "off", 2, 1, cut(straight, off=1.1), events)
+    first = diff(*((off, good) if is_reversed else (good, off)), check=1)["first_divergence"]
+    assert first["name"] == "up.output"
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_what_a_later_stage_received_is_not_blamed(tmp_path, is_reversed):
+    """By position the input of the second stage comes first: it is what the first stage has made."""
+    events = network()
+
+    def record(name, off):
+        for rank in (0, 1):
+            with tenscope.Run(tmp_path, name=name, rank=rank, world_size=2, join=rank > 0, metadata=False) as run:
+                module = ("up", "down")[rank]
+                about = {"root": "Net#0", "cls": "Net", "step": 0, "call": 0, "phase": "forward"}
+                told = json.dumps({"stage": rank, "stages": 2})
+                run.record("pipeline_stage", kind="note", scope="", root="Net#0", meta=told)
+                tensors = {what: tensor * np.float32(off) for _, what, _, tensor in events[1]}
+                tensors["up.input.0"] = events[1][1][3]
+                run.record("", kind="enter", scope="", **about)
+                run.record("input.0", tensors[f"{module}.input.0"], scope="", io="input", **about)
+                for inner in ("norm", module):
+                    run.record(inner, kind="enter", scope=inner, **about)
+                    given = tensors[f"{module}.input.0"]
+                    made = given if inner == "norm" else tensors[f"{module}.output"]
+                    run.record(f"{inner}.input.0", given, scope=inner, io="input", **about)
+                    run.record(f"{inner}.output", made, scope=inner, io="output", **about)
+                    run.record(inner, kind="exit", scope=inner, **about)
+                run.record("", kind="exit", scope="", **about)
+        return tmp_path / name
+
+    a, b = record("good", 1), record("bad", 1.1)
+    first = diff(*((b, a) if is_reversed else (a, b)), check=1)["first_divergence"]
+    assert (first["name"], first["rank"]) == ("up.output", 0)
+
+
 def test_stages_that_have_a_part_of_the_model(tmp_path):
     events = network()
 

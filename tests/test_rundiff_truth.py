@@ -296,3 +296,14 @@ def test_a_run_that_ends_earlier_is_a_difference(tmp_path):
         with pytest.raises(AssertionError):
             testing.assert_same_run(b, a)
         testing.assert_same_run(b, a, prefix=True)
+
+
+def test_a_nan_on_one_side_says_nothing_of_zeros(tmp_path):
+    values = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
+    other = values.copy()
+    other[2, 3] = np.nan
+    for name, tensor in (("a", values), ("b", other)):
+        with tenscope.Run(tmp_path, name=name, metadata=False) as run:
+            run.record("x", tensor, values="stats")
+    said = str(tenscope.diff(tmp_path / "a", tmp_path / "b"))
+    assert "0 NaN in the first, 1 in the second" in said and "all zero" not in said, said

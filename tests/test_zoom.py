@@ -1,0 +1,206 @@
+"""Operations (`tenscope run --ops`) and `tenscope zoom`: the line where two programs part."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hand_written_run import tenscope as tenscope_cli  # noqa: E402
+from hand_written_run import tenscope_program  # noqa: E402
+
+PROGRAM = """
+import sys
+import torch
+from torch import nn
+
+BUG = sys.argv[1]
+torch.manual_seed(0)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        scores = q @ k.transpose(-2, -1)
+        if BUG != "unscaled":
+            scores = scores * 0.35  # SCALE
+        if BUG == "axis":
+            weights = scores.softmax(-2)  # WRONG AXIS
+        else:
+            weights = scores.softmax(-1)  # RIGHT AXIS
+        return weights @ v
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attn = Attention()
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.attn(x))
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.2 if BUG == "rate" else 0.1)
+for step in range(3):
+    x = torch.randn(2, 5, 8)
+    if BUG == "data" and step == 1:
+        x = x.flip(-1)  # FLIP
+    y = net(x)
+    if BUG == "loss":
+        loss = y.abs().mean()  # ABS
+    else:
+        loss = y.pow(2).mean()  # POW
+    optimizer.zero_grad()
+    loss.backward()  # BACKWARD
+    optimizer.step()  # STEP
+    if BUG == "random":
+        with torch.no_grad():
+            net.head.bias.add_(float(__import__("time").time_ns() % 997))
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Records the program with a mistake, once each."""
+    folder = tmp_path_factory.mktemp("zoom")
+    (folder / "model.py").write_text(PROGRAM)
+
+    def record(bug, *options, name=None):
+        run = folder / "runs" / (name or bug)
+        if not run.exists():
+            command = [tenscope_program(), "run", *options, "--out", folder / "runs", "--name", run.name]
+            command += [folder / "model.py", bug]
+            environment = os.environ | {"TENSCOPE_METADATA": "1", "OMP_NUM_THREADS": "1"}
+            subprocess.run(command, check=True, cwd=folder, env=environment, capture_output=True)
+        return run
+
+    return record
+
+
+def line_of(mark):
+    return next(number for number, text in enumerate(PROGRAM.split("\n"), 1) if f"# {mark}" in text)
+
+
+def operations(run):
+    lines = (run / "rank-0" / "journal.jsonl").read_text().rstrip("\0").splitlines()
+    return [event for event in map(json.loads, lines) if event.get("io") == "op"]
+
+
+def zoom(a, b, *options, check=1):
+    return json.loads(tenscope_cli("zoom", a, b, "--json", *options, check=check).stdout)
+
+
+# ---- operations
+
+
+def test_operations_have_lines_inputs_and_true_values(recorded):
+    run = recorded("none", "--ops", "attn", "--steps", "0:1", name="ops")
+    found = operations(run)
+    by_line = {event["site"]: event for event in found if event.get("phase") == "forward" and event.get("site")}
+    softmax = by_line[f"model.py:{line_of('RIGHT AXIS')}"]
+    assert softmax["name"] == "attn:softmax" and softmax["meta"]["args"].startswith("dim=-1")
+    assert softmax["meta"]["text"] == "weights = scores.softmax(-1)  # RIGHT AXIS"
+    scaled = by_line[f"model.py:{line_of('SCALE')}"]
+    # What goes in is named by the content of what came out before.
+    assert softmax["meta"]["from"] == [scaled["tensor"]["fp"]]
+    import tenscope
+
+    opened = tenscope.open(run)
+    before = torch.from_numpy(opened["attn:mul", 0, scaled["call"]].copy())
+    assert torch.equal(before.softmax(-1), torch.from_numpy(opened["attn:softmax", 0, softmax["call"]].copy()))
+    assert {event["scope"] for event in found} >= {"attn", "attn.q"}
+    assert not any(event["scope"] == "head" for event in found), "not asked for"
+
+
+def test_operations_of_backward_belong_to_the_lines_of_forward(recorded):
+    found = operations(recorded("none", "--ops", "attn", "--steps", "0:1", name="ops"))
+    backward = {event["site"] for event in found if event["phase"] == "backward" and event.get("site")}
+    assert f"model.py:{line_of('RIGHT AXIS')}" in backward
+    assert f"model.py:{line_of('BACKWARD')}" not in {
+        event["site"] for event in found if event["name"] == "attn:softmax_backward_data"
+    }
+
+
+def test_recording_operations_does_not_change_the_program(recorded):
+    plain, with_ops = recorded("none"), recorded("none", "--ops", ":all", name="all")
+    found = json.loads(tenscope_cli("diff", plain, with_ops, "--json").stdout)
+    assert found["equal"], found["first_divergence"]
+    # Neither the comparison of modules nor check looks at operations.
+    checks = [json.loads(tenscope_cli("check", run, "--json", check=None).stdout) for run in (plain, with_ops)]
+    assert checks[0]["looked_at"] == checks[1]["looked_at"]
+    assert len(operations(with_ops)) > 100
+
+
+@pytest.mark.parametrize(("where", "mark"), [(":data", None), (":loss", "POW"), (":optimizer", "STEP")])
+def test_the_code_around_modules(recorded, where, mark):
+    found = operations(recorded("none", "--ops", where, "--steps", "0:2", name=f"around{where[1:]}"))
+    assert found
+    sites = {event["site"] for event in found if event.get("site")}
+    if mark is not None:
+        assert f"model.py:{line_of(mark)}" in sites
+    assert not any(event.get("scope") for event in found if event.get("phase") == "forward"), "not asked for"
+
+
+# ---- zoom
+
+
+@pytest.mark.parametrize(
+    ("bug", "verdict", "a", "b"),
+    [
+        ("axis", "differs", "RIGHT AXIS", "WRONG AXIS"),
+        ("unscaled", "only_in_a", "SCALE", None),
+        ("data", "only_in_b", None, "FLIP"),
+        ("loss", "other", "POW", "ABS"),
+        ("rate", "differs", "STEP", "STEP"),
+    ],
+)
+def test_the_line_is_named(recorded, bug, verdict, a, b):
+    found = zoom(recorded("none"), recorded(bug))
+    assert found["operations"]["verdict"] == verdict
+    named = {side: place and (place["file"], place["line"]) for side, place in found["line"].items()}
+    assert named == {side: mark and ("model.py", line_of(mark)) for side, mark in (("a", a), ("b", b))}
+
+
+def test_the_report_shows_both_lines(recorded):
+    said = tenscope_cli("zoom", recorded("none"), recorded("axis"), check=1).stdout
+    assert f"first divergence: softmax at model.py:{line_of('RIGHT AXIS')} in attn (step 0, forward)" in said
+    assert f"  B  model.py:{line_of('WRONG AXIS')}   weights = scores.softmax(-2)" in said
+    assert "its inputs agree in bits, its result does not" in said
+
+
+def test_runs_that_agree_need_no_zoom(recorded):
+    again = recorded("none", name="again")
+    found = zoom(recorded("none"), again, check=0)
+    assert found["line"] is None
+
+
+def test_a_program_that_is_not_deterministic_is_said_to_be(recorded):
+    found = zoom(recorded("none"), recorded("random"), check=2)
+    assert "not deterministic" in found["error"] or "gives other numbers" in found["error"]
+
+
+def test_a_run_that_does_not_say_how_it_was_made_is_refused(recorded, tmp_path):
+    shutil.copytree(recorded("axis"), tmp_path / "axis")
+    (tmp_path / "axis" / "runtime_info.json").unlink()
+    found = zoom(recorded("none"), tmp_path / "axis", check=2)
+    assert "does not say how it was made" in found["error"]
+
+
+def test_another_command_may_be_given(recorded):
+    program = recorded("none").parent.parent / "model.py"
+    found = zoom(recorded("none"), recorded("axis"), "--b-command", f"{sys.executable} {program} axis")
+    assert found["line"]["b"]["line"] == line_of("WRONG AXIS")
+    found = zoom(
+        recorded("none"), recorded("axis"), "--b-command", f"{sys.executable} model.py none", check=2
+    )
+    assert "running B again gives other numbers, first in" in found["error"]
