@@ -9,6 +9,11 @@ namespace tenscope::compare {
 // looks at them.
 inline bool is_operation(const Event& event) { return event.io == Io::Op; }
 
+// A not_seen note of this `what`: operations of code that torch.compile has made were not seen.
+inline constexpr std::string_view kOperationsNotSeen = "operations";
+// Settings of an optimizer: of the beginning (phase init), or where operations are recorded of the step.
+inline constexpr std::string_view kOptimizerNote = "optimizer";
+
 // An event as an item of a timeline.
 Item make_item(const Event& event, EventId id, Interner& interner);
 

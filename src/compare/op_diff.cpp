@@ -48,6 +48,8 @@ struct Side {
   std::vector<Op> ops;
   std::unordered_map<std::string, std::vector<std::size_t>> by_key, by_shape, by_input;
   std::unordered_set<std::string> contents;
+  std::map<std::string, std::string> optimizer;  // its settings in the step that is looked at, or in the last
+  bool is_compiled = false;                      // operations of compiled code were not seen
 };
 
 std::string number_text(const Item& item) {
@@ -65,6 +67,7 @@ void read_meta(const std::string& meta, Op& op) {
   text("args", op.place.args);
   text("function", op.place.function);
   text("text", op.place.text);
+  text("assigns", op.place.assigns);
   simdjson::dom::array from;
   if (root["from"].get(from) != simdjson::SUCCESS) return;
   for (const simdjson::dom::element each : from)
@@ -98,15 +101,32 @@ Op make_op(const Event& event, EventId id, compare::Interner& interner) {
   return op;
 }
 
+// Notes of the recording of operations: what an optimizer was set to, and what was not seen.
+void read_note(const Event& event, Side& side) {
+  simdjson::dom::parser parser;
+  simdjson::dom::object root;
+  if (parser.parse(event.meta).get(root) != simdjson::SUCCESS) return;
+  if (event.name == kNotSeenNote) {
+    std::string_view what;
+    side.is_compiled |= root["what"].get(what) == simdjson::SUCCESS && what == compare::kOperationsNotSeen;
+  } else if (event.name == compare::kOptimizerNote && event.phase == Phase::Optimizer) {
+    side.optimizer.clear();
+    for (const auto& [key, value] : root) side.optimizer.emplace(key, simdjson::minify(value));
+  }
+}
+
 Side read_side(const std::filesystem::path& path, const OpDiffOptions& options, compare::Interner& interner) {
   Side side{.reader = Reader(path, {.ranks = options.rank ? std::vector{*options.rank} : std::vector<int>{}}),
             .ops = {},
             .by_key = {},
             .by_shape = {},
             .by_input = {},
-            .contents = {}};
+            .contents = {},
+            .optimizer = {}};
   for (EventId id = 0; id < side.reader.event_count(); ++id) {
-    if (side.reader.kind(id) != EventKind::Value || (options.step && side.reader.step(id) != *options.step)) continue;
+    const EventKind kind = side.reader.kind(id);
+    if (kind == EventKind::Note) read_note(side.reader.event(id), side);
+    if (kind != EventKind::Value || (options.step && side.reader.step(id) != *options.step)) continue;
     const Event event = side.reader.event(id);
     if (!compare::is_operation(event)) continue;
     Op& op = side.ops.emplace_back(make_op(event, id, interner));
@@ -129,6 +149,8 @@ class OpMatcher {
     OpDiff diff;
     diff.total_a = count(a_);
     diff.total_b = count(b_);
+    diff.is_compiled_a = a_.is_compiled;
+    diff.is_compiled_b = b_.is_compiled;
     if (diff.total_a == 0 || diff.total_b == 0) return diff;
     for (Op& op : a_.ops) find_equal(op);
     for (Op& op : b_.ops) op.has_equal = op.has_equal || a_.by_key.contains(op.key);
@@ -292,6 +314,7 @@ class OpMatcher {
     }
     if (x != nullptr) diff.a = x->place;
     if (y != nullptr) diff.b = y->place;
+    if ((x != nullptr ? x : y)->place.phase == to_string(Phase::Optimizer)) diff.options = other_options();
     if (is_pair && diff.a && diff.b) diff.metrics = values_.describe(x->item, y->item);
     for (const Op* op : {x, y}) {
       const NoisyValues& noisy = op == x ? noise_of_a_ : noise_of_b_;
@@ -299,6 +322,18 @@ class OpMatcher {
       for (const std::string& input : op->inputs)
         if (noisy.contains(input)) diff.are_inputs_equal = false;
     }
+  }
+
+  std::vector<OptimizerOption> other_options() const {
+    std::vector<OptimizerOption> found;
+    for (const auto& [name, value] : a_.optimizer) {
+      const auto other = b_.optimizer.find(name);
+      if (other == b_.optimizer.end()) found.push_back({name, value, {}});
+      else if (other->second != value) found.push_back({name, value, other->second});
+    }
+    for (const auto& [name, value] : b_.optimizer)
+      if (!a_.optimizer.contains(name)) found.push_back({name, {}, value});
+    return found;
   }
 
   Side& a_;

@@ -18,7 +18,8 @@ struct OpPlace {
   std::string args;      // what is no tensor: "dim=-1"
   std::string site;      // "model.py:31"
   std::string function;  // the function of that line
-  std::string text;      // the line
+  std::string text;      // the statement
+  std::string assigns;   // the variables that it assigns: "att"
   std::string module, phase;
   std::int64_t step = 0;
   EventId event = 0;
@@ -41,12 +42,20 @@ struct OpDiffOptions {
   std::optional<int> rank;
 };
 
+// An option of an optimizer, or its count of steps, as JSON has it; empty: that run has none.
+struct OptimizerOption {
+  std::string name, a, b;
+};
+
 struct OpDiff {
   OpVerdict verdict = OpVerdict::Nothing;
   std::optional<OpPlace> a, b;            // where they part; a run that lacks the operation has none
   std::optional<OpPlace> next_a, next_b;  // OnlyInA, OnlyInB: what the run that lacks it makes of the same inputs
   std::optional<DiffMetrics> metrics;     // of the two results
+  std::vector<OptimizerOption> options;   // an optimizer's operation: what differs in its settings
   bool are_inputs_equal = true;           // bit for bit, else but for rounding noise
+  bool is_compiled_a = false;             // operations of compiled code were not seen
+  bool is_compiled_b = false;
   std::size_t total_a = 0, total_b = 0;   // operations
 
   bool has_divergence() const noexcept { return verdict > OpVerdict::Noise; }

@@ -42,6 +42,18 @@ std::string reason(const OpDiff& diff) {
   }
 }
 
+std::string closed(const OpDiff& diff) {
+  if (!diff.is_compiled_a && !diff.is_compiled_b) return {};
+  const std::string_view of = diff.is_compiled_a && diff.is_compiled_b ? "both runs" : diff.is_compiled_a ? "A" : "B";
+  return fmt::format("  operations of compiled code of {} were not seen: --eager runs it as plain Python\n", of);
+}
+
+// JSON of the recording, or null where it has none.
+void put_value(JsonWriter& json, std::string_view name, const std::string& value) {
+  json.key(name);
+  value.empty() ? json.null() : json.raw(value);
+}
+
 void put_place(JsonWriter& json, std::string_view name, const std::optional<OpPlace>& place) {
   json.key(name);
   if (!place) {
@@ -53,17 +65,21 @@ void put_place(JsonWriter& json, std::string_view name, const std::optional<OpPl
   json.begin_object().key("file").text(has_line ? place->site.substr(0, colon) : place->site).key("line");
   has_line ? json.raw(place->site.substr(colon + 1)) : json.null();
   json.key("function").text(place->function).key("op").text(place->op).key("full_op").text(place->full_op);
-  json.key("args").text(place->args).key("text").text(place->text).key("module").text(place->module);
+  json.key("args").text(place->args).key("text").text(place->text);
+  json.key("assigns").text(place->assigns).key("module").text(place->module);
   json.key("phase").text(place->phase).key("step").number(place->step).end_object();
 }
 
 }  // namespace
 
 std::string op_diff_text(const OpDiff& diff) {
-  if (diff.verdict == OpVerdict::Nothing) return "no operations of both runs could be compared\n";
+  if (diff.verdict == OpVerdict::Nothing)
+    return fmt::format("no operation could be compared: {} of A, {} of B were seen\n{}", diff.total_a, diff.total_b,
+                       closed(diff));
   if (!diff.has_divergence())
-    return fmt::format("every operation has its equal{}: {} of A, {} of B\n",
-                       diff.verdict == OpVerdict::Noise ? ", but for rounding noise" : "", diff.total_a, diff.total_b);
+    return fmt::format("every operation has its equal{}: {} of A, {} of B\n{}",
+                       diff.verdict == OpVerdict::Noise ? ", but for rounding noise" : "", diff.total_a, diff.total_b,
+                       closed(diff));
   std::string text = fmt::format("first divergence: {}\n", where(diff.b && !diff.a ? *diff.b : *diff.a));
   if (diff.a) text += line("A", *diff.a);
   if (diff.next_a)
@@ -73,7 +89,11 @@ std::string op_diff_text(const OpDiff& diff) {
     text += fmt::format("  B  goes on with {} at {}   {}\n", diff.next_b->op, diff.next_b->site, diff.next_b->text);
   text += fmt::format("  {}", reason(diff));
   if (diff.metrics) text += fmt::format("; {}", metrics_in_words(*diff.metrics));
-  return text + '\n';
+  text += '\n';
+  for (const OptimizerOption& option : diff.options)
+    text += fmt::format("  the optimizer's {}: {} became {}\n", option.name, option.a.empty() ? "nothing" : option.a,
+                        option.b.empty() ? "nothing" : option.b);
+  return text + closed(diff);
 }
 
 std::string op_diff_json(const OpDiff& diff) {
@@ -91,6 +111,15 @@ std::string op_diff_json(const OpDiff& diff) {
   }
   put_place(json, "next_a", diff.next_a);
   put_place(json, "next_b", diff.next_b);
+  json.key("optimizer").begin_object();
+  for (const OptimizerOption& option : diff.options) {
+    json.key(option.name).begin_object();
+    put_value(json, "a", option.a);
+    put_value(json, "b", option.b);
+    json.end_object();
+  }
+  json.end_object();
+  json.key("compiled_a").boolean(diff.is_compiled_a).key("compiled_b").boolean(diff.is_compiled_b);
   json.key("are_inputs_equal").boolean(diff.are_inputs_equal);
   json.key("operations_a").number(static_cast<std::uint64_t>(diff.total_a));
   json.key("operations_b").number(static_cast<std::uint64_t>(diff.total_b));

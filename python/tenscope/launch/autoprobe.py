@@ -32,7 +32,7 @@ from tenscope.launch.when_imported import WhenImported
 from tenscope.metadata.packages import imported_versions
 from tenscope.probes.hooks import Probe, What
 from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, Root
-from tenscope.probes.ops import Operations, Scope
+from tenscope.probes.ops import Operations, Scope, Wanted
 from tenscope.probes.rehearsal import is_made_by_compiler
 from tenscope.probes.state import State
 from tenscope.recording.run import Run
@@ -130,13 +130,7 @@ def _watch_scaler(scaler_type) -> None:
 
 def _watch_operations() -> None:
     """In this thread, as long as it lives. A fork's child records operations with a probe of its own."""
-    mode = Operations(
-        lambda *args, **kwargs: _probe.record_op(*args, **kwargs),
-        lambda: _probe.scope_of_op(),
-        lambda error: _probe.trouble(error),
-        _probe.options.ops_values,
-    )
-    mode.__enter__()
+    Operations(lambda: _probe, _probe.options.ops_values).__enter__()
 
 
 def _contained(method):
@@ -193,9 +187,7 @@ class AutoProbe(Probe):
         self._versions: dict[str, str] = {}
         self._noted_optimizers: weakref.WeakSet = weakref.WeakSet()
         self._around = ":data"  # what the code outside of modules is doing, for operations
-        self._ops_modules = PathFilter([each for each in options.ops if not each.startswith(":")])
-        self._has_ops_modules = not all(each.startswith(":") for each in options.ops)
-        self._ops_around = {each for each in options.ops if each.startswith(":")}
+        self._ops = Wanted(options.ops, options.ops_call)
 
     # Outermost calls.
 
@@ -244,22 +236,18 @@ class AutoProbe(Probe):
             is_wanted_step = is_wanted_step or options.wants_ops(self._outermost)
         if not is_wanted_step or self._finished:
             return None
-        if not stack:
-            is_wanted = ":all" in self._ops_around or self._around in self._ops_around
-            phase = "optimizer" if self._around == ":optimizer" else ""
-            return Scope(phase=phase) if is_wanted else None
-        frame = stack[-1]
-        is_wanted = ":all" in self._ops_around or (
-            self._has_ops_modules
-            and any(options.ops_call in (None, each.call) and self._ops_modules.wants(each.info.path) for each in stack)
-        )
-        if not is_wanted:
-            return None
-        return Scope(frame.info.path, frame.info.root.label, frame.info.cls, "forward", frame.call)
+        if stack:
+            return self._ops.scope_in(stack)
+        phase = "optimizer" if self._around == ":optimizer" else ""
+        return Scope(phase=phase) if self._ops.wants_around(self._around) else None
 
     def record_op(self, *args, **kwargs) -> None:
         self._open()
         self.record(*args, step=self._step, **kwargs)
+
+    def has_compiled_ops(self, scope: Scope) -> None:
+        self._open()
+        super().has_compiled_ops(scope)
 
     def _end_if_over(self, next_step: int) -> None:
         """The step that was asked for is over: what was recorded is closed, and the program ends as it would."""
@@ -352,6 +340,9 @@ class AutoProbe(Probe):
         if self.run is not None and optimizer not in self._noted_optimizers:
             self._noted_optimizers.add(optimizer)
             self._note_settings("optimizer", optimizer_settings(optimizer))
+        if self.run is not None and self._ops and self.options.wants_ops(self._step):
+            meta = json.dumps(optimizer_settings(optimizer) | {"steps": optimizer_steps(optimizer)})
+            self.record("optimizer", kind="note", phase="optimizer", step=self._step, site="", meta=meta)
         if self.on and self.run is not None:
             for root in self._roots_of(optimizer):
                 self._state.record_changed_grads(root, max(self._backwards - 1, 0), self._step)
@@ -483,7 +474,7 @@ class AutoProbe(Probe):
         self.remove()
 
     def _tell_unmatched(self) -> None:
-        found = self._wanted.unmatched("tenscope run --{}")
+        found = self._wanted.unmatched("tenscope run --{}") + self._ops.unmatched("tenscope run --ops")
         if not self._was_on:
             first, end = self.options.first_step, self.options.end_step
             asked = f"{first}:{'' if end is None else end}"
@@ -537,6 +528,12 @@ def optimizer_settings(optimizer) -> dict:
                 is_number = isinstance(value, (bool, int, type(None))) or (isinstance(value, float) and isfinite(value))
                 settings[prefix + name] = value if is_number else str(value)
     return settings
+
+
+def optimizer_steps(optimizer) -> float | None:
+    """How many steps it has counted before this one, where it counts them: a correction of its averages depends on it."""
+    counts = [state["step"] for state in optimizer.state.values() if "step" in state]
+    return max((float(count) for count in counts), default=None)
 
 
 def _autocast() -> str:

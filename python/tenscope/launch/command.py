@@ -19,6 +19,7 @@ from tenscope.errors import Error
 from tenscope.launch import autorun
 from tenscope.launch.options import Options
 from tenscope.recording.say import say, shown_path
+from tenscope.recording.selectors import AROUND
 
 
 def _steps(text: str) -> tuple[int, int | None]:
@@ -28,6 +29,12 @@ def _steps(text: str) -> tuple[int, int | None]:
         return (start, int(end) if end else None) if colon else (start, start + 1)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not FIRST:END") from None
+
+
+def _where_of_ops(text: str) -> str:
+    if text.startswith(":") and text not in AROUND:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(AROUND)}")
+    return text
 
 
 def _size(text: str) -> int:
@@ -70,12 +77,14 @@ def _parser() -> argparse.ArgumentParser:
         "--ops",
         action="append",
         default=[],
+        type=_where_of_ops,
         metavar="WHERE",
         help="every torch operation inside modules whose path matches; :data, :loss, :optimizer: around them; :all",
     )
     parser.add_argument("--ops-steps", type=_steps, default=(0, None), metavar="A:B", help="operations of these steps")
     parser.add_argument("--ops-call", type=int, metavar="N", help="operations of this call of the modules")
     parser.add_argument("--ops-stats", action="store_true", help="statistics only of what operations return")
+    parser.add_argument("--eager", action="store_true", help="run what torch.compile compiles as plain Python")
     parser.add_argument("--end-after", type=int, metavar="STEP", help="end the program when this step is over")
     onnx = parser.add_argument_group("an ONNX model, run by ONNX Runtime")
     onnx.add_argument("--onnx", metavar="MODEL", help="the model; --include and --exclude are for names of tensors too")
@@ -160,6 +169,8 @@ def main(words: list[str]) -> None:
         return
     if options.inputs or options.chunk or options.optimised:
         parser.error("--inputs, --chunk and --optimised go with --onnx")
+    if options.eager:
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"  # read when torch is imported, by the processes it starts, too
     is_module = program[0] == "-m"
     trouble = "" if is_module else _why_not(program[0])
     if trouble:

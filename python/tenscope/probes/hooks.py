@@ -124,6 +124,15 @@ class Probe:
         where = {} if info is None else {"scope": info.path, "root": info.root.label, "cls": info.cls}
         self.record(name, kind="note", site="", meta=json.dumps(meta), **where)
 
+    def has_compiled_ops(self, scope) -> None:
+        """An operation of code that torch.compile has made ran in this scope (ops.Scope)."""
+        key = ("compiled ops", scope.root, scope.path)
+        if key not in self._said:
+            self._said.add(key)
+            reason = "torch.compile: operations of compiled code were not seen; --eager runs it as plain Python"
+            meta = json.dumps({"what": "operations", "reason": reason})
+            self.record("not_seen", kind="note", site="", meta=meta, scope=scope.path, root=scope.root, cls=scope.cls)
+
     def note_once(self, name: str, meta: dict, info: ModuleInfo) -> None:
         key = (name, info.root.label, info.path, meta.get("what"))
         if key not in self._said:

@@ -13,20 +13,27 @@ first goes into one, as an `input`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import linecache
 import os
 import sys
+from collections.abc import Callable, Iterable
+from types import CodeType
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tenscope import _core
+from tenscope.probes.hooks import Frame
+from tenscope.probes.modules import PathFilter
+from tenscope.probes.statements import statement_at
 from tenscope.recording.callers import OWN_FOLDER
+from tenscope.recording.selectors import AROUND, Unmatched
 
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _graph_task_id = torch._C._current_graph_task_id
+_current_node = torch._C._current_autograd_node
 _next_sequence_nr = torch._C._autograd._get_sequence_nr
 _MAX_ARGUMENTS = 200  # characters
 _MAX_NODES = 1_000_000  # whose lines are remembered
@@ -51,6 +58,47 @@ class Scope:
     phase: str = ""
     call: int = -1  # of the module
 
+    @functools.cached_property
+    def in_backward(self) -> Scope:
+        return dataclasses.replace(self, phase="backward")
+
+
+class Wanted:
+    """Where operations are wanted: inside the calls of modules, by globs over their paths, and in the code around."""
+
+    def __init__(self, where: str | Iterable[str] | None, call: int | None = None):
+        where = [where] if isinstance(where, str) else list(where or ())
+        for each in where:
+            if each.startswith(":") and each not in AROUND:
+                raise ValueError(f"operations around modules are one of {', '.join(AROUND)}, not {each!r}")
+        modules = [each for each in where if not each.startswith(":")]
+        self._modules = PathFilter(modules) if modules else None
+        self._around = {each for each in where if each.startswith(":")}
+        self._call = call
+
+    def __bool__(self) -> bool:
+        return self._modules is not None or bool(self._around)
+
+    def wants_around(self, what: str) -> bool:
+        return ":all" in self._around or what in self._around
+
+    def scope_in(self, stack: list[Frame]) -> Scope | None:
+        """The scope of an operation that the innermost of these module calls makes; None: it is not wanted."""
+        if ":all" not in self._around and not any(self._wants_call(frame) for frame in stack):
+            return None
+        frame = stack[-1]
+        return Scope(frame.info.path, frame.info.root.label, frame.info.cls, "forward", frame.call)
+
+    def _wants_call(self, frame: Frame) -> bool:
+        return (
+            self._modules is not None
+            and (self._call is None or self._call == frame.call)
+            and self._modules.wants(frame.info.path)
+        )
+
+    def unmatched(self, where: str) -> list[Unmatched]:
+        return [] if self._modules is None else self._modules.unmatched(where)
+
 
 @dataclasses.dataclass(frozen=True)
 class Line:
@@ -58,7 +106,7 @@ class Line:
     number: int = 0
     function: str = ""
 
-    @property
+    @functools.cached_property
     def site(self) -> str:
         if not self.file:
             return ""
@@ -66,22 +114,63 @@ class Line:
         shown = self.file.removeprefix(folder) if self.file.startswith(folder) else os.path.basename(self.file)
         return f"{shown}:{self.number}"
 
+    @functools.cached_property
+    def meta(self) -> str:
+        """Members of an event's meta, as JSON."""
+        statement = statement_at(self.file, self.number)
+        words = {"function": self.function, "text": statement.text}
+        if statement.assigns:
+            words["assigns"] = statement.assigns
+        return json.dumps(words)[1:-1]
+
+
+_COMPILED = Line()  # of code that torch.compile has made
+
+
+class Function:
+    """What is to be known of one of torch's functions."""
+
+    def __init__(self, func):
+        schema = func._schema
+        namespace, _, self.name = schema.name.rpartition("::")
+        self.shown_name = self.name.strip("_")
+        self.meta = f'"op":{json.dumps(str(func))}'
+        # What a collective returns may still be under way, until it is waited for.
+        self.is_collective = "c10d" in namespace and self.name != "wait_tensor"
+        self.has_news = self.name not in _WITHOUT_NEWS
+        self.makes_unset = self.name in _MAKE_UNSET
+        self.lifts = self.name == "lift_fresh"  # a constant of the program: made of nothing
+        self.is_mutable = self.name.endswith("_") or schema.is_mutable
+        self.arguments = [(each.name, self._is_read(each)) for each in schema.arguments]
+        writes = [at for at, each in enumerate(schema.arguments) if each.alias_info and each.alias_info.is_write]
+        self.results_at = [] if schema.returns else writes  # what returns nothing has changed its arguments
+
+    def _is_read(self, argument) -> bool:
+        writes = argument.alias_info is not None and argument.alias_info.is_write
+        return not (writes and (self.name in _OVERWRITE or argument.is_out))
+
 
 class Operations(TorchDispatchMode):
-    """Records operations through `record`, which is Run.record or has its signature. `where()` is asked for each: the
-    scope that it belongs to, or None where it is not wanted. `trouble` is told what goes wrong in here."""
+    """Records operations through `record_op` of the probe that `probe()` returns. Its `scope_of_op` is asked for each: the scope that it
+    belongs to, or None where it is not wanted. `has_compiled_ops` is told where code runs that torch.compile has made:
+    its operations have no lines and are not recorded; `trouble`, what goes wrong in here."""
 
-    def __init__(self, record, where, trouble, values: str = "full"):
+    def __init__(self, probe: Callable, values: str = "full"):
         super().__init__()
-        self.record = record
-        self.where = where
-        self.trouble = trouble
-        self.values = values
-        self._made_at: dict[int, tuple[Line, Scope]] = {}  # by the number of a node of the graph
+        self._probe = probe
+        self._values = values
+        self._functions: dict[object, Function] = {}
+        self._lines: dict[tuple[CodeType, int], Line] = {}
+        self._made_at: dict[int, tuple[Line | None, Scope]] = {}  # by the number of a node of the graph
         self._known: set[str] = set()  # contents that an event has
         # Storages that were never written to. A weak reference keeps its address from being given to another.
         self._unset: dict[int, StorageWeakRef] = {}
         self._index = 0
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Without this nothing would be compiled while we look, and the program would be another."""
+        return True
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -89,124 +178,142 @@ class Operations(TorchDispatchMode):
         try:
             seen = self._before(func, args, kwargs)
         except Exception as error:
-            self.trouble(error)
+            self._probe().trouble(error)
         result = func(*args, **kwargs)
         if seen is not None:
             try:
-                self._after(func, args, kwargs, result, *seen)
+                self._after(args, kwargs, result, *seen)
             except Exception as error:
-                self.trouble(error)
+                self._probe().trouble(error)
         return result
 
     def _before(self, func, args, kwargs):
-        scope = self.where()
-        namespace, _, name = func._schema.name.rpartition("::")
-        if namespace == "c10d":  # what a collective returns may still be under way
+        function = self._functions.get(func)
+        if function is None:
+            function = self._functions[func] = Function(func)
+        if function.is_collective:
             return None
-        is_backward = _graph_task_id() != -1
-        if scope is None and not is_backward:
-            return None
-        line = user_line(is_backward)
-        if is_backward:
-            node = torch._C._current_autograd_node()
-            made_at = self._made_at.get(node._sequence_nr()) if node is not None else None
-            if made_at is None and scope is None:
+        scope = self._probe().scope_of_op()
+        if _graph_task_id() != -1:
+            scope, line = self._in_backward(scope)
+            if scope is None:
                 return None
-            if made_at is not None:
-                scope = dataclasses.replace(made_at[1], phase="backward")
-                line = line or made_at[0]
-            else:
-                scope = dataclasses.replace(scope, phase="backward")
-                line = line or user_line(False)  # gradients are added up: by whoever called backward
-        elif len(self._made_at) < _MAX_NODES:
-            self._made_at.setdefault(_next_sequence_nr() - 1, (line, scope))
-        if name in _WITHOUT_NEWS:
-            return (scope, line, name, [])
-        return (scope, line, name, self._inputs(func, name, args, kwargs, scope))
+        elif scope is None:
+            return None
+        else:
+            line = self._user_line(is_backward=False)
+            if len(self._made_at) < _MAX_NODES:
+                self._made_at.setdefault(_next_sequence_nr() - 1, (line, scope))
+        if line is _COMPILED:
+            self._probe().has_compiled_ops(scope)
+            return None
+        inputs = self._inputs(function, args, kwargs, scope) if function.has_news else []
+        return (function, scope, line, inputs)
 
-    def _inputs(self, func, name: str, args, kwargs, scope: Scope) -> list[str]:
-        """Fingerprints of the tensors that go in; those that are news are recorded."""
-        found = []
-        for position, argument in enumerate(func._schema.arguments):
-            value = args[position] if position < len(args) else kwargs.get(argument.name)
-            writes = argument.alias_info is not None and argument.alias_info.is_write
-            if value is None or (writes and (name in _OVERWRITE or argument.is_out)):
+    def _in_backward(self, scope: Scope | None) -> tuple[Scope | None, Line | None]:
+        node = _current_node()
+        made_at = self._made_at.get(node._sequence_nr()) if node is not None else None
+        if made_at is None and scope is None:
+            return None, None
+        line = self._user_line(is_backward=True)
+        if made_at is not None:
+            return made_at[1].in_backward, line or made_at[0]
+        # Gradients are added up: by whoever called backward.
+        return scope.in_backward, line or self._user_line(is_backward=False)
+
+    def _user_line(self, is_backward: bool) -> Line | None:
+        """The innermost frame that is neither torch's nor ours; None for what the autograd engine runs by itself."""
+        frame = sys._getframe(3)
+        while frame is not None:
+            code = frame.f_code
+            if is_backward and code.co_name == "_engine_run_backward":
+                return None
+            if code.co_filename.startswith("<eval_with_key>") or "torchinductor" in code.co_filename:
+                return _COMPILED
+            if not code.co_filename.startswith((_TORCH_FOLDER, OWN_FOLDER, "<frozen ")):
+                key = (code, frame.f_lineno)
+                line = self._lines.get(key)
+                if line is None:
+                    line = self._lines[key] = Line(code.co_filename, frame.f_lineno, code.co_name)
+                return line
+            frame = frame.f_back
+        return None
+
+    def _inputs(self, function: Function, args, kwargs, scope: Scope) -> list[str]:
+        """Fingerprints of the tensors that go in, as JSON; those that are news are recorded."""
+        found: list[str] = []
+        if function.lifts:
+            return found
+        count = len(args)
+        for position, (name, is_read) in enumerate(function.arguments):
+            value = args[position] if position < count else kwargs.get(name)
+            if value is None or not is_read:
                 continue
             for tensor in tensors_in(value):
-                if self._is_unset(tensor):
+                if self._unset and storage_of(tensor) in self._unset:
                     continue
                 print_ = fingerprint_text(tensor)
-                found.append(print_)
-                if print_ and print_ not in self._known and name != "lift_fresh":
-                    self._write("input", tensor, scope, None, {})
+                found.append(f'"{print_}"')
+                if print_ and print_ not in self._known:
+                    self._write("input", tensor, scope, None, "")
                     self._known.add(print_)
-        return found if name != "lift_fresh" else []
+        return found
 
-    def _after(self, func, args, kwargs, result, scope: Scope, line: Line | None, name: str, inputs: list[str]) -> None:
-        if name in _WITHOUT_NEWS:
-            if name in _MAKE_UNSET:
-                self._unset = {key: ref for key, ref in self._unset.items() if not ref.expired()}
-                for tensor in tensors_in(result):
-                    if key := storage_of(tensor):
-                        self._unset[key] = StorageWeakRef(tensor.untyped_storage())
+    def _after(self, args, kwargs, result, function: Function, scope: Scope, line: Line | None, inputs: list[str]):
+        if not function.has_news:
+            if function.makes_unset:
+                self._add_unset(result)
             return
         outputs = list(tensors_in(result))
         if not outputs and isinstance(result, (bool, int, float)):
             outputs = [result]
-        for argument, value in zip(func._schema.arguments, args):  # noqa: B905
-            if not func._schema.returns and argument.alias_info is not None and argument.alias_info.is_write:
-                outputs.extend(tensors_in(value))
-        if name.endswith("_") or func._schema.is_mutable:
-            for tensor in outputs:
-                if isinstance(tensor, torch.Tensor) and self._is_unset(tensor):
-                    whole = tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
-                    if whole or inputs:
-                        self._unset.pop(storage_of(tensor), None)
-        meta = {"at": self._index, "from": inputs, "args": arguments_text(func, args, kwargs)}
+        for position in function.results_at:
+            outputs.extend(tensors_in(args[position] if position < len(args) else None))
+        if function.is_mutable and self._unset:
+            self._set(outputs, bool(inputs))
+        meta = f'{function.meta},"at":{self._index},"from":[{",".join(inputs)}]'
+        if words := arguments_text(function, args, kwargs):
+            meta += f',"args":{json.dumps(words)}'
+        if line is not None:
+            meta += f",{line.meta}"
         self._index += 1
+        several = len(outputs) > 1
         for position, value in enumerate(outputs):
             if isinstance(value, torch.Tensor):
-                if self._is_unset(value):
+                if self._unset and storage_of(value) in self._unset:
                     continue
                 self._known.add(fingerprint_text(value))
-            more = {"out": position} if len(outputs) > 1 else {}
-            self._write(name.strip("_"), value, scope, line, {**meta, **more, "op": str(func)})
+            self._write(function.shown_name, value, scope, line, f'{meta},"out":{position}' if several else meta)
 
-    def _write(self, name: str, value, scope: Scope, line: Line | None, meta: dict) -> None:
-        text = linecache.getline(line.file, line.number).strip() if line else ""
-        if line:
-            meta = {**meta, "function": line.function, "text": text}
+    def _write(self, name: str, value, scope: Scope, line: Line | None, meta: str) -> None:
         if scope.call >= 0:
-            meta["module_call"] = scope.call
-        self.record(
+            meta = f'{meta}{"," if meta else ""}"module_call":{scope.call}'
+        self._probe().record_op(
             f"{scope.path}:{name}",
             value.detach() if isinstance(value, torch.Tensor) else value,
             io="op",
             phase=scope.phase,
-            site=line.site if line else "",
+            site=line.site if line is not None else "",
             root=scope.root,
             scope=scope.path,
             cls=scope.cls,
-            meta=json.dumps(meta),
-            values=self.values,
+            meta=f"{{{meta}}}",
+            values=self._values,
         )
 
-    def _is_unset(self, tensor: torch.Tensor) -> bool:
-        return bool(self._unset) and storage_of(tensor) in self._unset
+    def _add_unset(self, result) -> None:
+        self._unset = {key: ref for key, ref in self._unset.items() if not ref.expired()}
+        for tensor in tensors_in(result):
+            if key := storage_of(tensor):
+                self._unset[key] = StorageWeakRef(tensor.untyped_storage())
 
-
-def user_line(is_backward: bool) -> Line | None:
-    """The innermost frame that is neither torch's nor ours; None for what the autograd engine runs by itself."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        code = frame.f_code
-        file = code.co_filename
-        if is_backward and code.co_name == "_engine_run_backward":
-            return None
-        if not file.startswith((_TORCH_FOLDER, OWN_FOLDER, "<frozen ")):
-            return Line(file, frame.f_lineno, code.co_name)
-        frame = frame.f_back
-    return None
+    def _set(self, outputs: list, has_inputs: bool) -> None:
+        """These were written to; all of them where the operation covers the whole storage, or has read something."""
+        for tensor in outputs:
+            if isinstance(tensor, torch.Tensor) and storage_of(tensor) in self._unset:
+                whole = tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
+                if whole or has_inputs:
+                    self._unset.pop(storage_of(tensor), None)
 
 
 def tensors_in(value):
@@ -233,15 +340,15 @@ def fingerprint_text(tensor: torch.Tensor) -> str:
     return "" if found is None else found[::-1].hex()
 
 
-def arguments_text(func, args, kwargs) -> str:
+def arguments_text(function: Function, args, kwargs) -> str:
     """What is no tensor, as it would be written: `dim=-1, half_to_float=False`."""
     words = []
-    for position, argument in enumerate(func._schema.arguments):
-        value = args[position] if position < len(args) else kwargs.get(argument.name, argument.default_value)
-        if value is None or next(tensors_in(value), None) is not None or argument.name == "generator":
+    count = len(args)
+    for position, (name, _) in enumerate(function.arguments):
+        value = args[position] if position < count else kwargs.get(name)
+        if value is None or name == "generator" or isinstance(value, torch.Tensor):
             continue
-        if position >= len(args) and argument.name not in kwargs:
-            continue
-        words.append(f"{argument.name}={value}")
+        if not (isinstance(value, (tuple, list)) and next(tensors_in(value), None) is not None):
+            words.append(f"{name}={value}")
     text = ", ".join(words)
     return text if len(text) <= _MAX_ARGUMENTS else text[: _MAX_ARGUMENTS - 3] + "..."

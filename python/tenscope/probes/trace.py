@@ -22,6 +22,7 @@ from tenscope.probes.modules import (
     unwrap,
     unwrapped_paths,
 )
+from tenscope.probes.ops import Operations, Scope, Wanted
 from tenscope.probes.rehearsal import is_made_by_compiler
 from tenscope.probes.spy import listen, unlisten
 from tenscope.probes.state import State
@@ -43,6 +44,7 @@ class trace:
     every              only each N-th call of the model
     mode               "train" or "eval": only calls in that mode
     locals             paths of local variables, as "blocks.*.forward.x"
+    ops                globs over module paths: every torch operation inside their calls, with its source line
     run                a Run; the current one by default
     """
 
@@ -63,6 +65,7 @@ class trace:
         every: int = 1,
         mode: str | None = None,
         locals=None,
+        ops=None,
         run=None,
     ):
         if mode not in (None, "train", "eval"):
@@ -80,6 +83,7 @@ class trace:
         self._every = every
         self._mode = mode
         self._locals = locals
+        self._ops = Wanted(check_ops(ops))
         self._run = run
         self._depth = 0
         self._probe: TraceProbe | None = None
@@ -124,6 +128,8 @@ class trace:
             if self._locals is not None:
                 watch = LocalsWatch(self.model, globs(self._locals), probe.record_local, probe.is_inside)
                 closing.enter_context(watch)
+            if self._ops:
+                closing.enter_context(Operations(lambda: probe, self._what.values))
             listen(probe)
             closing.callback(unlisten, probe)
             closing.callback(self._tell_not_called, registry.roots[0].infos, calls)
@@ -132,7 +138,7 @@ class trace:
 
     def _tell_unmatched(self, watch: LocalsWatch | None) -> None:
         probe = self._probe
-        found = self._wanted.unmatched("trace({}=)")
+        found = self._wanted.unmatched("trace({}=)") + self._ops.unmatched("trace(ops=)")
         if watch is not None:
             was_called = probe.calls_by_mode.get(self._mode or "any", 0) > 0 and not self._has_failed
             found += watch.unmatched("trace(locals=)", was_called)
@@ -236,6 +242,13 @@ class TraceProbe(Probe):
         owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
         return [root for root in self.registry.roots if any(id(p) in owned for _, _, p in root.parameters())]
 
+    def scope_of_op(self) -> Scope | None:
+        stack = self.stack()
+        return self._owner._ops.scope_in(stack) if self.on and stack else None
+
+    def record_op(self, *args, **kwargs) -> None:
+        self.record(*args, step=self._run.current_step, **kwargs)
+
     def is_inside(self) -> bool:
         return self.on and bool(self.stack())
 
@@ -264,6 +277,14 @@ class TraceProbe(Probe):
             )
         except Exception as error:
             self.trouble(error)
+
+
+def check_ops(ops) -> tuple[str, ...]:
+    """The code around the model is the program's, which a trace does not see as a whole."""
+    for glob in globs(ops):
+        if glob.startswith(":"):
+            raise ValueError(f"trace(ops=) takes paths of modules, not {glob!r}: tenscope run --ops {glob} records that")
+    return globs(ops)
 
 
 _names: dict[str, Names] = {}

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from tenscope import _core
 from tenscope.errors import RecordingWarning
 
+AROUND = (":data", ":loss", ":optimizer", ":all")  # selects operations in the code around modules
 _MOST_CANDIDATES = 20_000  # among which the nearest is looked for
 
 
