@@ -97,7 +97,9 @@ def main():
     peer = best["DebugMode, lines and hashes"] - best["plain"]
     for name, seconds in best.items():
         extra = seconds - best["plain"]
-        print(f"{name:28} {1e6 * extra / operations:8.1f} us an operation {extra / peer:7.2f} x DebugMode, lines and hashes")
+        print(
+            f"{name:28} {1e6 * extra / operations:8.1f} us an operation {extra / peer:7.2f} x DebugMode, lines and hashes"
+        )
 
 
 if __name__ == "__main__":

@@ -387,8 +387,6 @@ def test_other_file_systems(scheme, cache, tmp_path):
         fsspec.filesystem("memory").rm("/there", recursive=True)
 
 
-
-
 def test_of_a_folder_of_runs_only_the_newest_is_read(s3, tmp_path):
     for i in range(3):
         push(record(tmp_path, f"run{i}", tensors=1), "s3://bucket/runs/")

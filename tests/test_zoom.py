@@ -20,6 +20,10 @@ from torch import nn
 
 BUG = sys.argv[1]
 torch.manual_seed(0)
+if BUG == "ranks":
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
 
 
 class Attention(nn.Module):
@@ -46,10 +50,27 @@ class Net(nn.Module):
         self.head = nn.Linear(8, 4)
 
     def forward(self, x):
-        return self.head(self.attn(x))
+        y = self.attn(x)
+        if BUG == "ranks" and dist.get_rank() == 1 and "bad" in sys.argv:
+            y = y.flip(-1)  # RANK 1
+        return self.head(y)
 
 
-net = Net()
+class Renamed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = Attention()
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.attention(x))
+
+
+net = Renamed() if BUG == "renamed" else Net()
+if BUG == "renamed":
+    BUG = "axis"
+if "compiled" in sys.argv:
+    net.attn.compile(backend="aot_eager")
 optimizer = torch.optim.SGD(net.parameters(), lr=0.2 if BUG == "rate" else 0.1)
 for step in range(3):
     x = torch.randn(2, 5, 8)
@@ -75,11 +96,11 @@ def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("zoom")
     (folder / "model.py").write_text(PROGRAM)
 
-    def record(bug, *options, name=None):
+    def record(bug, *options, name=None, more=()):
         run = folder / "runs" / (name or bug)
         if not run.exists():
             command = [tenscope_program(), "run", *options, "--out", folder / "runs", "--name", run.name]
-            command += [folder / "model.py", bug]
+            command += [folder / "model.py", bug, *more]
             environment = os.environ | {"TENSCOPE_METADATA": "1", "OMP_NUM_THREADS": "1"}
             subprocess.run(command, check=True, cwd=folder, env=environment, capture_output=True)
         return run
@@ -131,6 +152,97 @@ def test_operations_of_backward_belong_to_the_lines_of_forward(recorded):
     }
 
 
+def test_a_statement_is_shown_whole_with_what_it_assigns(tmp_path):
+    from tenscope.probes.statements import statement_at
+
+    (tmp_path / "lines.py").write_text(
+        "x = 1\nfor i in (\n    1,\n):\n    y, self.z = (\n        f(i),\n        2)\nif x: a = 1; b = 2\nd['k'] += 1\n"
+    )
+
+    def at(line):
+        found = statement_at(str(tmp_path / "lines.py"), line)
+        return found.text, found.assigns
+
+    assert at(1) == ("x = 1", "x")
+    assert at(3) == ("for i in ( 1, ):", "")
+    assert at(6) == ("y, self.z = ( f(i), 2)", "y, self.z")
+    assert at(8) == ("if x: a = 1; b = 2", "")
+    assert at(9) == ("d['k'] += 1", "d['k']")
+    assert at(99) == ("", "")
+    (tmp_path / "wrong.py").write_text("x = (\n")
+    assert statement_at(str(tmp_path / "wrong.py"), 1).text == "x = ("
+
+
+def test_trace_records_operations_of_modules(tmp_path):
+    import tenscope
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    x = torch.randn(3, 4)
+    with tenscope.Run(tmp_path, name="r") as run, tenscope.trace(model, run=run, ops=["0", "1"]):
+        y = model(x)
+        y.sum().backward()
+    found = operations(tmp_path / "r")
+    assert {event["scope"] for event in found} == {"0", "1"}
+    assert {event["phase"] for event in found} == {"forward", "backward"}
+    assert all("test_zoom.py:" in event["site"] for event in found if event.get("site"))
+    opened = tenscope.open(tmp_path / "r")
+    assert torch.equal(torch.from_numpy(opened["1:relu"].copy()), model[1](model[0](x)))
+    with pytest.raises(ValueError, match="paths of modules, not ':loss'"):
+        tenscope.trace(model, ops=":loss")
+    with (
+        tenscope.Run(tmp_path, name="none") as run,
+        pytest.warns(tenscope.RecordingWarning, match="nearest that exists is '0'"),
+        tenscope.trace(model, run=run, ops="00"),
+    ):
+        model(x)
+
+
+def test_autocast_checkpoints_and_vmap(tmp_path):
+    import tenscope
+    from torch.utils.checkpoint import checkpoint
+
+    class Inner(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x).relu()
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner(4, 4)
+
+        def forward(self, x):
+            y = checkpoint(self.inner, x, use_reentrant=False)
+            return y + torch.func.vmap(torch.sin)(x)
+
+    def losses(ops):
+        torch.manual_seed(0)
+        model, x = Model(), torch.randn(3, 4, requires_grad=True)
+        with tenscope.Run(tmp_path, name=f"r{bool(ops)}") as run, tenscope.trace(model, run=run, ops=ops):
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(x).float().pow(2).sum()
+            loss.backward()
+        return loss.detach(), x.grad, model.inner.weight.grad
+
+    assert all(torch.equal(a, b) for a, b in zip(losses(None), losses("*"), strict=True))
+    found = operations(tmp_path / "rTrue")
+    assert {"inner:to_copy", "inner:addmm", "inner:relu", ":sin", ":add"} <= {event["name"] for event in found}
+    assert {event["name"] for event in found if event["phase"] == "backward"} >= {"inner:threshold_backward", ":cos"}
+
+
+def test_compiled_code_stays_compiled_and_is_said_to_be_closed(recorded):
+    plain = recorded("none", "--eager", "--ops", "*", "--steps", "0:1", name="eager", more=["compiled"])
+    assert "attn:softmax" in {event["name"] for event in operations(plain)}
+    run = recorded("none", "--ops", "*", "--ops", "attn", "--steps", "0:1", name="compiled", more=["compiled"])
+    assert {event.get("scope") for event in operations(run)} == {None, "head"}
+    lines = (run / "rank-0" / "journal.jsonl").read_text().rstrip("\0").splitlines()
+    notes = [event for event in map(json.loads, lines) if event["kind"] == "note"]
+    reasons = [note["meta"]["reason"] for note in notes if note["name"] == "not_seen"]
+    assert any("operations of compiled code were not seen" in reason for reason in reasons), reasons
+    unmatched = [note["value"] for note in notes if note["name"] == "matched_nothing"]
+    assert any("'attn' matched no call that was seen" in text for text in unmatched), unmatched
+
+
 def test_recording_operations_does_not_change_the_program(recorded):
     plain, with_ops = recorded("none"), recorded("none", "--ops", ":all", name="all")
     found = json.loads(tenscope_cli("diff", plain, with_ops, "--json").stdout)
@@ -171,6 +283,46 @@ def test_the_line_is_named(recorded, bug, verdict, a, b):
     assert named == {side: mark and ("model.py", line_of(mark)) for side, mark in (("a", a), ("b", b))}
 
 
+def test_the_option_of_the_optimizer_is_named(recorded):
+    found = zoom(recorded("none"), recorded("rate"))
+    assert found["operations"]["optimizer"] == {"lr": {"a": 0.1, "b": 0.2}}
+    said = tenscope_cli("diff", recorded("none"), recorded("rate"), "--zoom", check=1).stdout
+    assert "the optimizer's lr: 0.1 became 0.2" in said
+    assert (
+        "--zoom runs two recorded programs again" in tenscope_cli("diff", __file__, __file__, "--zoom", check=2).stderr
+    )
+
+
+def test_a_module_of_another_name(recorded):
+    found = zoom(recorded("none"), recorded("renamed"))
+    assert found["renamed"] == {"attn": "attention"}
+    assert found["line"]["a"]["line"] == line_of("RIGHT AXIS") and found["line"]["b"]["line"] == line_of("WRONG AXIS")
+    assert found["line"]["b"]["module"] == "attention" and found["line"]["b"]["assigns"] == "weights"
+
+
+def test_ranks_of_a_launcher_are_all_run_again(recorded):
+    """The blamed rank is the one that is looked at."""
+    folder = recorded("none").parent
+    for name in ("good", "bad"):
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "tenscope.run"]
+        command += [
+            "--out",
+            folder,
+            "--name",
+            f"ranks-{name}",
+            "--include",
+            "*",
+            folder.parent / "model.py",
+            "ranks",
+            name,
+        ]
+        environment = os.environ | {"TENSCOPE_METADATA": "1", "OMP_NUM_THREADS": "1"}
+        subprocess.run(command, check=True, cwd=folder.parent, env=environment, capture_output=True)
+    found = zoom(folder / "ranks-good", folder / "ranks-bad")
+    assert found["first_divergence"]["rank"] == 1
+    assert found["line"]["a"] is None and found["line"]["b"]["line"] == line_of("RANK 1")
+
+
 def test_the_report_shows_both_lines(recorded):
     said = tenscope_cli("zoom", recorded("none"), recorded("axis"), check=1).stdout
     assert f"first divergence: softmax at model.py:{line_of('RIGHT AXIS')} in attn (step 0, forward)" in said
@@ -200,7 +352,5 @@ def test_another_command_may_be_given(recorded):
     program = recorded("none").parent.parent / "model.py"
     found = zoom(recorded("none"), recorded("axis"), "--b-command", f"{sys.executable} {program} axis")
     assert found["line"]["b"]["line"] == line_of("WRONG AXIS")
-    found = zoom(
-        recorded("none"), recorded("axis"), "--b-command", f"{sys.executable} model.py none", check=2
-    )
+    found = zoom(recorded("none"), recorded("axis"), "--b-command", f"{sys.executable} model.py none", check=2)
     assert "running B again gives other numbers, first in" in found["error"]

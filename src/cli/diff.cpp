@@ -9,6 +9,7 @@
 #include "cli/commands.hpp"
 #include "cli/remote_runs.hpp"
 #include "cli/run_diff.hpp"
+#include "cli/zoom.hpp"
 #include "compare/checkpoint_diff.hpp"
 #include "compare/run_diff.hpp"
 #include "compare/value_diff.hpp"
@@ -124,6 +125,9 @@ Action prepare_diff(CLI::App& app) {
     const bool are_runs = is_run(options->a) && is_run(options->b);
     if (!options->run.dask.empty() && (options->run.ranks || !are_runs))
       throw Error(ErrorCode::InvalidArgument, "--dask compares two runs");
+    if (options->run.zoom && (options->run.ranks || !are_runs))
+      throw Error(ErrorCode::InvalidArgument, "--zoom runs two recorded programs again: it needs two runs");
+    if (options->run.zoom) become_zoom(options->a, options->b, options->run, output);
     if (options->run.ranks) return diff_run_ranks(options->a, options->run, output);
     if (options->b.empty())
       throw Error(ErrorCode::InvalidArgument, "diff needs two things to compare, or a run and --ranks");

@@ -113,6 +113,8 @@ void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
       "the second run has another name");
   app.add_option("--dask", options.dask,
                  "Runs: compare ranks on the Dask cluster whose scheduler has this address, 'tcp://node1:8786'");
+  app.add_flag("--zoom", options.zoom,
+               "Runs: run both programs again and name the source line where they part, as tenscope zoom");
   app.add_flag("--ranks", options.ranks, "One run: what should be equal across its ranks and is not");
 }
 

@@ -23,6 +23,7 @@ struct RunDiffFlags {
   bool strict = false;
   bool prefix = false;
   bool ranks = false;
+  bool zoom = false;
 };
 
 // What --map and --map-file say.

@@ -328,8 +328,10 @@ class OpMatcher {
     std::vector<OptimizerOption> found;
     for (const auto& [name, value] : a_.optimizer) {
       const auto other = b_.optimizer.find(name);
-      if (other == b_.optimizer.end()) found.push_back({name, value, {}});
-      else if (other->second != value) found.push_back({name, value, other->second});
+      if (other == b_.optimizer.end())
+        found.push_back({name, value, {}});
+      else if (other->second != value)
+        found.push_back({name, value, other->second});
     }
     for (const auto& [name, value] : b_.optimizer)
       if (!a_.optimizer.contains(name)) found.push_back({name, {}, value});

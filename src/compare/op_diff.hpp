@@ -56,7 +56,7 @@ struct OpDiff {
   bool are_inputs_equal = true;           // bit for bit, else but for rounding noise
   bool is_compiled_a = false;             // operations of compiled code were not seen
   bool is_compiled_b = false;
-  std::size_t total_a = 0, total_b = 0;   // operations
+  std::size_t total_a = 0, total_b = 0;  // operations
 
   bool has_divergence() const noexcept { return verdict > OpVerdict::Noise; }
 };

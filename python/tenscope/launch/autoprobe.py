@@ -474,7 +474,8 @@ class AutoProbe(Probe):
         self.remove()
 
     def _tell_unmatched(self) -> None:
-        found = self._wanted.unmatched("tenscope run --{}") + self._ops.unmatched("tenscope run --ops")
+        paths = [info.path for root in self.registry.roots for info in root.infos]
+        found = self._wanted.unmatched("tenscope run --{}") + self._ops.unmatched("tenscope run --ops", paths)
         if not self._was_on:
             first, end = self.options.first_step, self.options.end_step
             asked = f"{first}:{'' if end is None else end}"

@@ -20,6 +20,7 @@ from tenscope.errors import UsageError
 from tenscope.launch import session
 from tenscope.launch.options import Options
 from tenscope.launch.when_imported import WhenImported
+from tenscope.metadata.runtime import note_program
 from tenscope.recording import ranks
 from tenscope.recording.callers import OWN_FOLDER
 from tenscope.recording.replace import check_name, remove_run
@@ -52,6 +53,7 @@ def choose_folder(out: str, name: str | None, replace: bool = False) -> Path:
 def arm(folder: Path, options: Options) -> None:
     """Records this process and those it starts, from the moment torch is imported."""
     os.environ["TENSCOPE_RUN"] = str(folder)
+    note_program()
     os.environ["TENSCOPE_RUN_OPTIONS"] = json.dumps(dataclasses.asdict(options))
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{_SITE}{os.pathsep}{inherited}" if inherited else _SITE

@@ -10,22 +10,34 @@ is said instead. docs/zoom.md is the contract.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import json
-import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from tenscope import _core
 from tenscope.errors import Error
+from tenscope.launch.again import run_again
 from tenscope.metadata.repro import Recorded, Trouble, newest_run
 
 # Places inside a module's call; all others are looked for in the whole step.
 _IN_MODULE = {"output", "submodule_input", "changed_input", "buffer", "extra_input"}
+
+
+@dataclasses.dataclass
+class Options:
+    map: list[str] = dataclasses.field(default_factory=list)
+    tolerance: float | None = None
+    prefix: bool = False
+    strict: bool = False
+    top: int = 1
+    eager: bool = False
+    keep: Path | None = None
+    output: bool = False
 
 
 class Side:
@@ -34,71 +46,91 @@ class Side:
     def __init__(self, label: str, folder: str, command: str | None):
         self.label = label
         self.folder = newest_run(folder)
-        self.command = shlex.split(command) if command else None
+        self._command = shlex.split(command) if command else None
 
     @functools.cached_property
     def recorded(self) -> Recorded:
         return Recorded(self.folder)
 
-    def words(self) -> tuple[str, list[str]]:
-        """The interpreter, and the program with its arguments."""
-        words = self.command or [self.recorded.runtime["command"]["executable"], *self.recorded.arguments]
-        python, rest = words[0], words[1:]
+    @functools.cached_property
+    def words(self) -> tuple[list[str], list[str]]:
+        """The interpreter with its options, and the program with its arguments."""
+        program = self.recorded.program
+        words = self._command or [program["executable"], *program["arguments"]]
+        at = 1
+        while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "-c", "-"):
+            at += 2 if words[at] in ("-W", "-X") else 1
+        python, rest = words[:at], words[at:]
         if rest[:2] == ["-m", "tenscope.run"]:
             from tenscope.launch.command import split
 
-            return python, split(rest[2:])[1]
+            rest = split(rest[2:])[1]
+        if not rest or rest[0] in ("-c", "-"):
+            raise Trouble(f"{self.label} is no script or module that can be run again: {shlex.join(words)}")
         return python, rest
 
     def run_again(self, out: Path, ops: list[str], show_output: bool) -> Path:
-        python, program = self.words()
+        python, program = self.words
         name = f"zoom-{self.label.lower()}"
-        command = [python, "-m", "tenscope.run", "--out", str(out), "--name", name, "--stats", *ops, *program]
-        environment = os.environ | self.recorded.relevant_environment
-        environment["PYTHONPATH"] = without_our_site(environment.get("PYTHONPATH", ""))
-        for word in ("TENSCOPE_RUN", "TENSCOPE_RUN_OPTIONS"):
-            environment.pop(word, None)
-        folder = self.recorded.runtime["working_directory"]
-        if not Path(folder).is_dir():
-            raise Trouble(f"the folder that {self.label} was run in is gone: {folder}")
-        try:
-            done = subprocess.run(
-                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True, errors="replace",
-            )  # fmt: skip
-        except OSError as error:
-            raise Trouble(f"cannot start Python for {self.label}: {error.strerror}: {python}") from None
+        command = [*python, "-m", "tenscope.run", "--out", str(out), "--name", name, "--stats", *ops, *program]
+        printed = run_again(self.label, command, self.recorded)
         if show_output:
-            sys.stderr.write(done.stdout)
+            sys.stderr.write(printed)
         if not (out / name / "run.json").exists():
-            raise Trouble(f"running {self.label} again recorded nothing: {shlex.join(command)}\n{done.stdout[-2000:]}")
+            raise Trouble(f"running {self.label} again recorded nothing: {shlex.join(command)}\n{printed[-2000:]}")
         return out / name
 
 
-def without_our_site(path: str) -> str:
-    """PYTHONPATH as the program had it: `tenscope run` puts a folder of its own in front of it."""
-    site = str(Path(__file__).parent / "site")
-    return os.pathsep.join(word for word in path.split(os.pathsep) if word and word != site)
-
-
-def operations_wanted(origin: dict) -> list[str]:
-    """The words of `tenscope run` that record the operations of the blamed place."""
-    step = origin["step"]
-    words = ["--steps", f"0:{step + 1}", "--end-after", str(step), "--ops-steps", f"{step}:{step + 1}"]
-    if origin["phase"] == "forward" and origin["cause"] in _IN_MODULE and origin["module"]:
-        # `call` counts the calls of the module that it was seen in, which may be one inside the blamed one.
-        is_own = origin["seen_in"] == origin["module"]
-        return [*words, "--ops", origin["module"], *(["--ops-call", str(origin["call"])] if is_own else [])]
-    return [*words, "--ops", ":all", "--ops-stats"]
-
-
-def check_is_same(side: Side, again: Path, step: int) -> None:
-    """What was recorded anew is what was recorded before, up to the blamed step."""
-    _, document = _core.diff_runs(
-        str(side.folder), str(again), map=[], tolerance=None, top=1, strict=False, prefix=True, rows=[], ranks=[],
-        progress=None,
+def diff(a: Path, b: Path, options: Options) -> tuple[str, dict]:
+    """Text and document of the comparison of modules."""
+    text, document = _core.diff_runs(
+        str(a), str(b), map=options.map, tolerance=options.tolerance, top=options.top, strict=options.strict,
+        prefix=options.prefix, rows=[], ranks=[], progress=None,
     )  # fmt: skip
-    first = json.loads(document)["first_divergence"]
+    return text, json.loads(document)
+
+
+@dataclasses.dataclass
+class Place:
+    """The blamed place, as each of the two runs has it."""
+
+    origin: dict
+    renamed: dict[str, str]
+
+    @property
+    def is_call(self) -> bool:
+        """A module's own code in its forward."""
+        origin = self.origin
+        return origin["phase"] == "forward" and origin["cause"] in _IN_MODULE and bool(origin["module"])
+
+    def module(self, side: str) -> str:
+        path = self.origin["module"]
+        if side == "A":
+            return path
+        before = [a for a in self.renamed if path == a or path.startswith(f"{a}.")]
+        longest = max(before, key=len, default=None)
+        return path if longest is None else self.renamed[longest] + path[len(longest) :]
+
+    def step(self, side: str) -> int:
+        event = self.origin[f"event_{side.lower()}"]
+        return self.origin["step"] if event is None else event["step"]
+
+    def words(self, side: str) -> list[str]:
+        """The words of `tenscope run` that record the operations of the place."""
+        step = self.step(side)
+        words = ["--steps", f"0:{step + 1}", "--end-after", str(step), "--ops-steps", f"{step}:{step + 1}"]
+        if not self.is_call:
+            return [*words, "--ops", ":all", "--ops-stats"]
+        words += ["--ops", self.module(side)]
+        # `call` counts the calls of the module that it was seen in, which may be one inside the blamed one.
+        event = self.origin[f"event_{side.lower()}"] or self.origin
+        return words if self.origin["seen_in"] != self.origin["module"] else [*words, "--ops-call", str(event["call"])]
+
+
+def check_is_same(side: Side, again: Path, step: int, options: Options) -> None:
+    """What was recorded anew is what was recorded before, up to the blamed step."""
+    _, found = diff(side.folder, again, dataclasses.replace(options, map=[], prefix=True, strict=False))
+    first = found["first_divergence"]
     if first is not None and first["step"] <= step:
         place = f"{first['name']} in step {first['step']}"
         raise Trouble(
@@ -107,30 +139,27 @@ def check_is_same(side: Side, again: Path, step: int) -> None:
         )
 
 
-def zoom(a: Side, b: Side, *, keep: Path | None, show_output: bool) -> tuple[int, str, dict]:
+def zoom(a: Side, b: Side, options: Options) -> tuple[int, str, dict]:
     """Exit code, text and document."""
-    text, document = _core.diff_runs(
-        str(a.folder), str(b.folder), map=[], tolerance=None, top=1, strict=False, prefix=False, rows=[], ranks=[],
-        progress=None,
-    )  # fmt: skip
-    found = json.loads(document)
+    text, found = diff(a.folder, b.folder, options)
     origin = found["first_divergence"]
     if origin is None:
         code = 2 if found["verdict"] == "nothing" else 0 if found["within_tolerance"] else 1
         return code, text, {**found, "line": None}
-    words = operations_wanted(origin)
-    out = keep or Path(tempfile.mkdtemp(prefix="tenscope-zoom-"))
+    place = Place(origin, found["renamed"])
+    out = options.keep or Path(tempfile.mkdtemp(prefix="tenscope-zoom-"))
     try:
         again = []
         for side in (a, b):
-            say(f"running {side.label} again: {shlex.join(side.words()[1])}")
-            again.append(side.run_again(out, words, show_output))
+            say(f"running {side.label} again: {shlex.join(side.words[1])}")
+            words = [*place.words(side.label), *(["--eager"] if options.eager else [])]
+            again.append(side.run_again(out, words, options.output))
         for side, folder in zip((a, b), again, strict=True):
-            check_is_same(side, folder, origin["step"])
+            check_is_same(side, folder, place.step(side.label), options)
         rank = origin["rank"] if origin["rank"] >= 0 else None
         lines, told = _core.diff_operations(str(again[0]), str(again[1]), None, rank)
     finally:
-        if keep is None:
+        if options.keep is None:
             shutil.rmtree(out, ignore_errors=True)
     operations = json.loads(told)
     return 1, f"{text.rstrip()}\n\n{lines}", {**found, "line": operations.pop("line"), "operations": operations}
@@ -152,19 +181,27 @@ def main(words: list[str]) -> int:
     parser.add_argument("b", help="a run's folder: what became of it")
     parser.add_argument("--a-command", metavar="COMMAND", help="how to run A, where it is not as recorded")
     parser.add_argument("--b-command", metavar="COMMAND", help="the same for B")
+    parser.add_argument("--map", action="append", default=[], metavar="A=B", help="as diff")
+    parser.add_argument("--tolerance", type=float, metavar="X", help="as diff")
+    parser.add_argument("--prefix", action="store_true", help="as diff")
+    parser.add_argument("--strict", action="store_true", help="as diff")
+    parser.add_argument("--top", type=int, default=1, metavar="N", help="as diff")
+    parser.add_argument("--eager", action="store_true", help="run what torch.compile compiles as plain Python")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings of operations there")
     parser.add_argument("--output", action="store_true", help="show what the programs print, on stderr")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options = parser.parse_args(words)
+    given = parser.parse_args(words)
+    options = Options(**{field.name: getattr(given, field.name) for field in dataclasses.fields(Options)})
+    options.keep = options.keep and options.keep.absolute()
     try:
-        a, b = Side("A", options.a, options.a_command), Side("B", options.b, options.b_command)
-        code, text, document = zoom(a, b, keep=options.keep and options.keep.absolute(), show_output=options.output)
+        a, b = Side("A", given.a, given.a_command), Side("B", given.b, given.b_command)
+        code, text, document = zoom(a, b, options)
     except (Trouble, Error, OSError) as error:
-        if options.json:
+        if given.json:
             print(json.dumps({"error": str(error)}))
         sys.stderr.write(f"tenscope zoom: {error}\n")
         return 2
-    print(json.dumps(document) if options.json else text.rstrip())
+    print(json.dumps(document) if given.json else text.rstrip())
     return code
 
 

@@ -69,6 +69,16 @@ class Recorded:
         return words[1:] if words and words[0] == command["executable"] else command["argv"]
 
     @property
+    def program(self) -> dict:
+        """What was run: `executable`, `arguments`, `working_directory`; `world_size` where it was one of a launcher's
+        ranks. Of a run that does not tell, what the process was that opened it."""
+        return self.runtime.get("program") or {
+            "executable": self.runtime["command"]["executable"],
+            "arguments": self.arguments,
+            "working_directory": self.runtime["working_directory"],
+        }
+
+    @property
     def relevant_environment(self) -> dict[str, str]:
         variables = self.runtime["environment_variables"]
         return {n: v for n, v in variables.items() if _RELEVANT.match(n) and v != runtime.REDACTED}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 import shlex
@@ -35,6 +36,7 @@ def environment() -> dict[str, str]:
     return {
         name: REDACTED if not keep_all and value and looks_secret(name, value) else value
         for name, value in sorted(os.environ.items())
+        if name != PROGRAM_VARIABLE
     }
 
 
@@ -46,8 +48,31 @@ def full_command() -> str:
     return shlex.join([sys.executable, *sys.argv])
 
 
+# What `tenscope run` was told to run, for the processes that it starts: their own command is not the program's.
+PROGRAM_VARIABLE = "TENSCOPE_RUN_PROGRAM"
+
+
+def note_program() -> None:
+    """This process runs the program: what `collect` says in it and in those that it starts."""
+    program = {
+        "executable": sys.executable,
+        "arguments": list(getattr(sys, "orig_argv", sys.argv))[1:],
+        "working_directory": os.getcwd(),
+    }
+    if os.environ.get("WORLD_SIZE", "1") != "1" and "RANK" in os.environ:  # it is one rank of a launcher's
+        program["world_size"] = int(os.environ["WORLD_SIZE"])
+        program["local_world_size"] = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
+    os.environ[PROGRAM_VARIABLE] = json.dumps(program)
+
+
+def _program() -> dict:
+    text = os.environ.get(PROGRAM_VARIABLE)
+    return {"program": json.loads(text)} if text else {}
+
+
 def collect() -> dict:
     return {
+        **_program(),
         "command": {"executable": sys.executable, "argv": list(sys.argv), "full_command": full_command()},
         "environment_variables": environment(),
         "working_directory": os.getcwd(),

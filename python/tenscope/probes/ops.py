@@ -18,6 +18,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from types import CodeType
 
 import torch
@@ -96,8 +97,15 @@ class Wanted:
             and self._modules.wants(frame.info.path)
         )
 
-    def unmatched(self, where: str) -> list[Unmatched]:
-        return [] if self._modules is None else self._modules.unmatched(where)
+    def unmatched(self, where: str, paths: Iterable[str]) -> list[Unmatched]:
+        """`paths` are those of all modules, called or not."""
+        found = [] if self._modules is None else self._modules.unmatched(where)
+        paths = list(paths)
+        for entry in found:
+            if any(fnmatchcase(path, entry.selector) for path in paths):
+                entry.why = "matched no call that was seen: calls inside compiled code are not (--eager)"
+                entry.nearest = ""
+        return found
 
 
 @dataclasses.dataclass(frozen=True)

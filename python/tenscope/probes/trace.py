@@ -138,7 +138,8 @@ class trace:
 
     def _tell_unmatched(self, watch: LocalsWatch | None) -> None:
         probe = self._probe
-        found = self._wanted.unmatched("trace({}=)") + self._ops.unmatched("trace(ops=)")
+        paths = [info.path for info in probe.registry.roots[0].infos]
+        found = self._wanted.unmatched("trace({}=)") + self._ops.unmatched("trace(ops=)", paths)
         if watch is not None:
             was_called = probe.calls_by_mode.get(self._mode or "any", 0) > 0 and not self._has_failed
             found += watch.unmatched("trace(locals=)", was_called)
@@ -283,7 +284,9 @@ def check_ops(ops) -> tuple[str, ...]:
     """The code around the model is the program's, which a trace does not see as a whole."""
     for glob in globs(ops):
         if glob.startswith(":"):
-            raise ValueError(f"trace(ops=) takes paths of modules, not {glob!r}: tenscope run --ops {glob} records that")
+            raise ValueError(
+                f"trace(ops=) takes paths of modules, not {glob!r}: tenscope run --ops {glob} records that"
+            )
     return globs(ops)
 
 

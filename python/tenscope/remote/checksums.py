@@ -17,7 +17,7 @@ _PART_SIZES = (50, 5, 8, 10, 16, 25, 32, 64, 100, 128)  # in MiB, that programs 
 
 
 def agreement(store: Store, name: str, item: Item, path: Path, *, read_back: bool) -> str | None:
-    """"checksum" or "read back", by which the object `name` is known to be the file; None where it is another."""
+    """ "checksum" or "read back", by which the object `name` is known to be the file; None where it is another."""
     size = path.stat().st_size
     if item.size != size:
         return None

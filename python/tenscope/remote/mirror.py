@@ -90,9 +90,7 @@ class Mirror:
         with self._lock:
             if name not in self._files:
                 local = self._local(name)
-                self._files[name] = FetchedFile(
-                    self._slot.file(local), self._slot.log(local), self.items[name].size
-                )
+                self._files[name] = FetchedFile(self._slot.file(local), self._slot.log(local), self.items[name].size)
             return self._files[name]
 
     def _bring(self, name: str, file: FetchedFile, gaps: list[tuple[int, int]]) -> None:
