@@ -7,6 +7,7 @@
 3. reads the recording of the dead process back and compares each acknowledged tensor by SHA-256
 4. records two versions of the training with `tenscope run`, one of them with a mistake in its attention: the diff names
    the module, and the graph shows it
+5. runs both versions again with every operation of that module recorded: zoom names the line
 """
 
 import hashlib
@@ -101,6 +102,20 @@ def find_the_mistake(runs):
     return is_named and drawn.returncode == 0 and shown.returncode == 0, page
 
 
+def find_the_line(runs):
+    """Whether zoom names the line that demo_bug.py marks."""
+    folder = runs / "two-versions"
+    say(f"   $ tenscope zoom {folder / 'good'} {folder / 'bad'}")
+    command = [TENSCOPE, "zoom", folder / "good", folder / "bad"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    report = done.stdout.partition("\n\n")[2]  # behind that of diff
+    for line in (report or done.stderr).splitlines():
+        say(f"     {line}")
+    lines = TWO_VERSIONS.read_text().splitlines()
+    wrong = next(number for number, text in enumerate(lines, 1) if text.endswith("# the mistake"))
+    return done.returncode == 1 and f"B  demo_bug.py:{wrong} " in report.replace("examples/", "")
+
+
 def main():
     runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/demo")
     path = train_with_and_without(runs)
@@ -125,6 +140,10 @@ def main():
     is_found, page = find_the_mistake(runs)
     say(f"   The module with the mistake is {'named' if is_found else 'NOT named'}. Open {page} in a browser.")
 
+    say("\n5. Which line? Both versions are run again up to that step, with every operation of that module recorded.")
+    is_line_found = find_the_line(runs)
+    say(f"   The line with the mistake is {'named' if is_line_found else 'NOT named'}.")
+
     say(f"""
 Try next:
   tenscope view {runs}/two-versions/good {runs}/two-versions/bad
@@ -134,7 +153,7 @@ Try next:
   tenscope repair {crashed.path}
   tenscope diff {path} {crashed.path}
   python -c "import tenscope; print(tenscope.open('{runs}/train').stack('loss'))\"""")
-    sys.exit(0 if path and not lost and is_found else 1)
+    sys.exit(0 if path and not lost and is_found and is_line_found else 1)
 
 
 if __name__ == "__main__":

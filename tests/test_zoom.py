@@ -243,6 +243,25 @@ def test_compiled_code_stays_compiled_and_is_said_to_be_closed(recorded):
     assert any("'attn' matched no call that was seen" in text for text in unmatched), unmatched
 
 
+def test_tree_show_and_graph_know_operations(recorded, tmp_path):
+    run = recorded("none", "--ops", "attn", "--steps", "0:1", name="ops")
+    tree = tenscope_cli("tree", run).stdout
+    line = next(line for line in tree.splitlines() if "softmax(dim=-1" in line)
+    assert "weights = scores.softmax(-1)" in line and line.endswith(f"model.py:{line_of('RIGHT AXIS')}")
+    shown = tenscope_cli("show", run, "attn:softmax", "--step", 0, "--call", 0).stdout
+    assert "aten._softmax.default(dim=-1" in shown and "made of attn:mul  step 0  call 0" in shown
+    drawn = json.loads(tenscope_cli("graph", run, "--ops", "attn", "--json").stdout)
+    names = [node["op"] for node in drawn["nodes"]]
+    scale, softmax = names.index("mul"), names.index("softmax")
+    assert [scale, softmax] in drawn["edges"], "what is scaled goes into the softmax"
+    assert not any(node["module"] == "head" for node in drawn["nodes"])
+    judged = {(event["name"].rpartition(":")[2], event["site"]) for event in operations(run) if event.get("site")}
+    assert judged == {(node["op"], node["site"]) for node in drawn["nodes"] if not node["is_input"]}
+    tenscope_cli("graph", run, "--ops", "*", "-o", tmp_path / "ops.svg")
+    assert "softmax" in (tmp_path / "ops.svg").read_text()
+    assert "no such operations" in tenscope_cli("graph", recorded("none"), "--ops", "*", "--json", check=2).stderr
+
+
 def test_recording_operations_does_not_change_the_program(recorded):
     plain, with_ops = recorded("none"), recorded("none", "--ops", ":all", name="all")
     found = json.loads(tenscope_cli("diff", plain, with_ops, "--json").stdout)

@@ -10,6 +10,7 @@
 #include "cli/commands.hpp"
 #include "cli/dot_program.hpp"
 #include "cli/open_run.hpp"
+#include "report/op_graph.hpp"
 #include "report/run_diff.hpp"
 #include "tenscope/error.hpp"
 
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 using namespace report;
 
 constexpr std::size_t kReadable = 150;  // nodes; more are pruned unless --depth is given
+constexpr std::size_t kMostOperations = 2000;
 
 struct Options {
   std::string source, out, color, against, merge, size;
@@ -27,6 +29,8 @@ struct Options {
   std::optional<std::size_t> depth;
   std::optional<int> rank;
   std::optional<double> dpi;
+  std::optional<std::string> ops;  // the module whose operations are drawn; empty: of all
+  std::optional<std::int64_t> step;
   bool no_fold = false;
 };
 
@@ -65,6 +69,40 @@ std::string kind_of_file(const std::string& path) {
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   if (!(file << text).flush()) throw Error(ErrorCode::Io, fmt::format("cannot write the graph: {}", path));
+}
+
+// Operations instead of modules (docs/zoom.md).
+int draw_operations(const Options& options, const Output& output) {
+  const Reader reader = open_run(options.source);
+  const std::string module = *options.ops == "*" ? "" : *options.ops;
+  const OpGraph graph = read_op_graph(reader, {.module = module, .step = options.step, .rank = options.rank});
+  if (graph.nodes.empty())
+    throw Error(ErrorCode::NotFound,
+                fmt::format("there are no such operations to draw; tenscope run --ops records them: {}",
+                            reader.path().string()));
+  const std::string kind = options.out.empty() ? "" : kind_of_file(options.out);
+  if (kind != "json" && !kind.empty() && graph.nodes.size() > kMostOperations)
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("{} operations are too many to draw (the most is {}): --ops MODULE draws those of one",
+                            graph.nodes.size(), kMostOperations));
+  const std::string title = fmt::format("{}, step {}", reader.path().string(), graph.step);
+  std::string document;
+  JsonWriter json(document);
+  json.begin_object().key("source").text(options.source);
+  write_op_graph(json, graph);
+  json.end_object();
+  document += '\n';
+  if (kind == "json")
+    write_file(options.out, document);
+  else if (kind == "dot")
+    write_file(options.out, op_graph_dot(graph, title));
+  else if (!kind.empty())
+    draw_with_dot(op_graph_dot(graph, title), kind, options.out);
+  if (output.json)
+    fmt::print("{}", document);
+  else
+    fmt::print("{}: {} operations and inputs, {} edges\n", options.out, graph.nodes.size(), graph.edges.size());
+  return kFine;
 }
 
 class GraphCommand {
@@ -194,11 +232,17 @@ Action prepare_graph(CLI::App& app) {
   app.add_option("--depth", options->depth, "Draw modules down to this depth; 0: all of them");
   app.add_option("--merge", options->merge, "Draw modules of one name or class as one")
       ->check(CLI::IsMember({"name", "class"}));
+  app.add_option("--ops", options->ops, "Draw the operations inside this module instead ('*': all that were recorded)");
+  app.add_option("--step", options->step, "With --ops: of this step, not of the first that has any");
   app.add_flag("--no-fold", options->no_fold, "Draw repeated layers one by one");
   app.add_option("--rank", options->rank, "Only what this rank recorded");
   app.add_option("--size", options->size, "Largest size of the picture in inches, W,H");
   app.add_option("--dpi", options->dpi, "Dots per inch of a .png")->check(CLI::Range(1.0, 2400.0));
-  return [options](const Output& output) { return GraphCommand(*options).run(output); };
+  return [options](const Output& output) {
+    if (options->ops && options->out.empty() && !output.json)
+      throw Error(ErrorCode::InvalidArgument, "graph needs a file to write: -o graph.svg, .png, .dot or .json");
+    return options->ops ? draw_operations(*options, output) : GraphCommand(*options).run(output);
+  };
 }
 
 }  // namespace tenscope::cli

@@ -9,6 +9,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "compare/operation.hpp"
 #include "core/json_writer.hpp"
 #include "kernels/summarize.hpp"
 #include "report/array_text.hpp"
@@ -63,6 +64,7 @@ void write_event_head(JsonWriter& json, const Reader& reader, EventId id, const 
   json.key("run").text(reader.path().string()).key("name").text(event.name).key("step").number(event.step);
   json.key("call").number(event.call).key("writer").text(reader.writers()[reader.writer_index(id)].folder);
   json.key("time_ns").number(event.time_ns).key("site").text(event.site);
+  json.key("meta").raw(event.meta.empty() ? "{}" : event.meta);
 }
 
 std::string statistics_text(const TensorRecord& tensor, bool color) {
@@ -127,6 +129,29 @@ int show_whole(const Reader& reader, const std::vector<EventId>& parts, const Sh
   return kFine;
 }
 
+// Which operation made a tensor, on which line, and of what: the events that have the bytes that went in.
+void print_operation(const Reader& reader, EventId id, const Event& event, const Output& output) {
+  const compare::Operation operation = compare::read_operation(event);
+  if (operation.full_name.empty()) {
+    fmt::print("{}\n", toned("goes into an operation, and no recorded one has made it", Tone::Dim, output.color));
+    return;
+  }
+  fmt::print("{}({}){}\n", operation.full_name, operation.args,
+             event.phase == Phase::Backward ? ", in the backward of" : "");
+  if (!operation.text.empty()) fmt::print("    {}   in {}\n", operation.text, operation.function);
+  for (const std::string& input : operation.inputs) {
+    std::string made_by = "a tensor without plain bytes";
+    for (EventId before = id; !input.empty() && before-- > 0;) {
+      if (!reader.is_tensor(before)) continue;
+      const Event other = reader.event(before);
+      if (std::get<TensorRecord>(other.value).fingerprint.hex() != input) continue;
+      made_by = fmt::format("{}  step {}  call {}", other.name, other.step, other.call);
+      break;
+    }
+    fmt::print("made of {}\n", made_by);
+  }
+}
+
 int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, const Output& output) {
   const Event event = reader.event(id);
   TensorRecord record = std::get<TensorRecord>(event.value);
@@ -168,6 +193,7 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
   fmt::print("{} {}  {}  {}  {}\n", to_string(record.dtype), shape_text(record.shape), record.device,
              bytes_text(static_cast<std::uint64_t>(element_count(record.shape)) * item_size(record.dtype)),
              toned(record.fingerprint.hex(), Tone::Dim, output.color));
+  if (event.io == Io::Op) print_operation(reader, id, event, output);
   if (!options.slice.empty()) fmt::print("slice [{}] {}\n", options.slice, shape_text(slice->view().shape));
   fmt::print("{}\n", statistics_text(record, output.color));
   if (!slice) {

@@ -13,6 +13,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "compare/operation.hpp"
 #include "core/json_writer.hpp"
 #include "report/table.hpp"
 #include "report/values.hpp"
@@ -212,6 +213,7 @@ class TreePrinter {
         return text;
       }
       case EventKind::Value:
+        if (event.io == Io::Op) return operation_text(event);
         return fmt::format("{} = {}", toned(event.name, Tone::Cyan, color), value_of(event));
       case EventKind::Step:
         return toned(fmt::format("step {}", event.step), Tone::Yellow, color);
@@ -223,6 +225,18 @@ class TreePrinter {
     }
     return "";
   }
+
+  // "softmax(dim=-1) = float32[...]": of the module that it is shown in, else with its path.
+  std::string operation_text(const Event& event) const {
+    const compare::Operation operation = compare::read_operation(event);
+    std::string text = toned(operation.name, Tone::Cyan, output_.color);
+    if (!operation.args.empty()) text += fmt::format("({})", operation.args);
+    if (event.phase == Phase::Backward) text = fmt::format("backward of {}: {}", shown_module(event), text);
+    text += fmt::format(" = {}", value_of(event));
+    return operation.text.empty() ? text : text + toned("  " + operation.text, Tone::Dim, output_.color);
+  }
+
+  static std::string shown_module(const Event& event) { return event.scope.empty() ? "the program" : event.scope; }
 
   std::string value_of(const Event& event) const {
     if (const auto* tensor = std::get_if<TensorRecord>(&event.value)) return tensor_text(*tensor, output_.color);

@@ -14,6 +14,7 @@
 
 #include "compare/event_item.hpp"
 #include "compare/noise.hpp"
+#include "compare/operation.hpp"
 #include "compare/run_values.hpp"
 #include "compare/tensor_source.hpp"
 #include "compare/timeline.hpp"
@@ -56,24 +57,6 @@ std::string number_text(const Item& item) {
   return fmt::format("{} {} {} {}", static_cast<int>(item.value), item.integer, item.number, item.text);
 }
 
-void read_meta(const std::string& meta, Op& op) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  if (parser.parse(meta).get(root) != simdjson::SUCCESS) return;
-  const auto text = [&](const char* name, std::string& out) {
-    if (std::string_view found; root[name].get(found) == simdjson::SUCCESS) out = found;
-  };
-  text("op", op.place.full_op);
-  text("args", op.place.args);
-  text("function", op.place.function);
-  text("text", op.place.text);
-  text("assigns", op.place.assigns);
-  simdjson::dom::array from;
-  if (root["from"].get(from) != simdjson::SUCCESS) return;
-  for (const simdjson::dom::element each : from)
-    if (std::string_view print; each.get(print) == simdjson::SUCCESS) op.inputs.emplace_back(print);
-}
-
 std::string shape_key(const Op& op) {
   return op.place.op + '\n' + std::to_string(op.item.shape) + '\n' + std::to_string(static_cast<int>(op.item.value)) +
          '\n' + std::to_string(op.inputs.size());
@@ -82,13 +65,19 @@ std::string shape_key(const Op& op) {
 Op make_op(const Event& event, EventId id, compare::Interner& interner) {
   Op op;
   op.item = compare::make_item(event, id, interner);
-  op.place = {.op = event.name.substr(event.name.rfind(':') + 1),
+  compare::Operation operation = compare::read_operation(event);
+  op.place = {.op = std::move(operation.name),
+              .full_op = std::move(operation.full_name),
+              .args = std::move(operation.args),
               .site = event.site,
+              .function = std::move(operation.function),
+              .text = std::move(operation.text),
+              .assigns = std::move(operation.assigns),
               .module = event.scope,
               .phase = std::string(event.phase_word()),
               .step = event.step,
               .event = id};
-  read_meta(event.meta, op);
+  op.inputs = std::move(operation.inputs);
   op.is_input = op.place.full_op.empty();
   if (const auto* tensor = std::get_if<TensorRecord>(&event.value)) {
     op.content = tensor->fingerprint.hex();
