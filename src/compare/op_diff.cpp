@@ -249,7 +249,7 @@ class OpMatcher {
     return op != nullptr && !has_equal_inputs(*op, own, other, noisy, &is_unmade);
   }
 
-  // Is the same operation as `op` made in `side` of what `of` gives, directly or later?
+  // Is the same operation as `op`, with the same arguments, made in `side` of what `of` gives, directly or later?
   static bool is_made_of(const Op& op, const Op& of, const Side& side) {
     std::unordered_set<std::string> from = {of.content};
     for (const Op& each : side.ops) {
@@ -257,7 +257,9 @@ class OpMatcher {
       const bool follows = std::any_of(each.inputs.begin(), each.inputs.end(),
                                        [&](const std::string& input) { return from.contains(input); });
       if (!follows) continue;
-      if (each.place.full_op == op.place.full_op) return true;
+      if (each.place.full_op == op.place.full_op && each.place.args == op.place.args &&
+          each.item.shape == op.item.shape)
+        return true;
       from.insert(each.content);
     }
     return false;
