@@ -22,6 +22,7 @@ if importlib.util.find_spec("torch") is None:
     collect_ignore = [
         "test_compat_tensortrace.py",
         "test_compat_torchspy.py",
+        "test_describe.py",
         "test_rundiff_rewrites.py",
         "test_spy_and_locals.py",
         "test_trace.py",

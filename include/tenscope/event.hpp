@@ -26,7 +26,20 @@ std::string_view to_string(EventKind kind) noexcept;  // "value", "enter", ...
 std::optional<EventKind> parse_event_kind(std::string_view name) noexcept;
 
 // What a value is to the call or module it belongs to. Other: a word that this version does not know.
-enum class Io : std::uint8_t { None, Input, Output, GradOutput, GradInput, Loss, Grad, Param, Buffer, Local, Op, Other };
+enum class Io : std::uint8_t {
+  None,
+  Input,
+  Output,
+  GradOutput,
+  GradInput,
+  Loss,
+  Grad,
+  Param,
+  Buffer,
+  Local,
+  Op,
+  Other
+};
 enum class Phase : std::uint8_t { None, Init, Forward, Backward, Optimizer, Other };
 
 std::string_view to_string(Io io) noexcept;  // "", "input", ..., "op", "other"

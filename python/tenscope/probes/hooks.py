@@ -23,7 +23,8 @@ from torch.nn.modules import module as _hooks
 from tenscope import _core
 from tenscope._core import CHANGED_INPUT_SUFFIX
 from tenscope.probes import grads
-from tenscope.probes.modules import ModuleInfo, Registry, forward_arguments
+from tenscope.probes.describe import describe
+from tenscope.probes.modules import ModuleInfo, Registry, class_of, forward_arguments
 from tenscope.probes.rehearsal import pipeline_stage, without_values
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
@@ -409,7 +410,8 @@ class Probe:
 
 
 def enter_meta(info: ModuleInfo, module) -> str:
-    """The mode; the module's other names; in the first such event of a module, the arguments of its forward."""
+    """The mode; the module's other names; in the first such event of a module, the arguments of its forward, its class
+    and its plain attributes."""
     if info.is_described and not info.aliases:
         return '{"training":true}' if module.training else '{"training":false}'
     meta = {"training": module.training}
@@ -418,6 +420,7 @@ def enter_meta(info: ModuleInfo, module) -> str:
     if not info.is_described:
         info.is_described = True
         meta["arguments"] = forward_arguments(module)
+        meta.update(describe(module, class_of(module), info.root.told))
     return json.dumps(meta)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from tenscope.probes.describe import Told
 from tenscope.recording.selectors import NameFilter, Unmatched
 
 _WRAPPED_CHILD = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -130,6 +131,7 @@ class Root:
         self.module = weakref.ref(module)
         self.counters = counters
         self.infos: list[ModuleInfo] = []
+        self.told = Told()
 
     def parameters(self) -> Iterator[tuple[ModuleInfo, str, nn.Parameter]]:
         """Owner, name in it, parameter; in the order of named_parameters()."""
