@@ -79,6 +79,17 @@ struct TensorData {
   std::shared_ptr<const void> owner;
 };
 
+// A source file of the program, as a writer of the run met it.
+struct SourceFile {
+  std::string file;         // as sites have it, "model.py"; the whole path where it lay outside of the working folder
+  std::string path;         // where it lay; empty for code that is in no file, such as a notebook's
+  std::string fingerprint;  // of its text, 32 hex digits; empty: it was not kept
+  std::string left_out;     // why it was not
+  std::uint64_t size_bytes = 0;
+  std::uint64_t line_count = 0;
+  EventId event = 0;  // the note that tells of it
+};
+
 struct ReaderOptions {
   bool check_fingerprints = true;  // a tensor's bytes are checked when it is first asked for
   std::vector<int> ranks;          // only what these recorded is read; empty: all
@@ -144,6 +155,10 @@ class Reader {
   // The sketch of a tensor event: as it was recorded, else made from its bytes, as that of the part of the whole that
   // it is. Nothing where neither is there, or where it is no tensor.
   std::optional<Sketch> sketch(EventId id) const;
+  // The sources that the run keeps, in the order of the notes, each content of each file once.
+  std::vector<SourceFile> sources() const;
+  // The text of one of them, by its fingerprint. Throws NotFound, Corrupt, Io.
+  std::string source_text(std::string_view fingerprint) const;
   // Gives back the memory of the tensors of a writer that were looked at. Views stay valid: they are read again.
   void release(std::size_t writer) const noexcept;
 

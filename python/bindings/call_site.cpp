@@ -64,7 +64,7 @@ CallSite::CallSite() noexcept {
   if (!frame) return;
   try {
     static auto* cache = new std::array<Entry, 256>;
-    Ref code = Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+    code = Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
     int instruction = instruction_of(frame);
     auto hash = reinterpret_cast<std::uintptr_t>(code.get()) / 16 * 31 + static_cast<unsigned>(instruction);
     Entry& entry = (*cache)[hash % cache->size()];
@@ -72,7 +72,7 @@ CallSite::CallSite() noexcept {
       std::string fresh = describe(frame, reinterpret_cast<PyCodeObject*>(code.get()));
       entry.text = std::move(fresh);
       entry.instruction = instruction;
-      std::swap(entry.code, code);
+      entry.code = Ref::share(code.get());
     }
     size = std::min(entry.text.size(), sizeof text);
     while (size < entry.text.size() && size > 0 && (entry.text[size] & 0xC0) == 0x80) --size;  // no half character

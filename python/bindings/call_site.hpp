@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "bindings/object.hpp"
+
 namespace tenscope::python {
 
 // "train.py:12", the line of Python that is calling: its file below the working directory, else its file's name.
@@ -10,6 +12,7 @@ struct CallSite {
   CallSite() noexcept;
   operator std::string_view() const noexcept { return {text, size}; }
 
+  Ref code;  // which is calling
   char text[240];
   std::size_t size = 0;
 };

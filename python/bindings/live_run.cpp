@@ -11,6 +11,8 @@ std::shared_ptr<LiveRun>& current() {
   return *run;
 }
 
+std::uint64_t code_generation = 0;
+
 Run* current_fast = nullptr;  // of current(): only asked whether it is enabled
 
 struct QueuedWarning {
@@ -29,6 +31,23 @@ RunOptions with_warnings(RunOptions options) {
 
 LiveRun::LiveRun(const std::filesystem::path& base, const RunOptions& options)
     : run(base, with_warnings(options)), strict(options.strict || store::is_strict_by_environment()) {}
+
+void LiveRun::tell_code(PyObject* code) {
+  if (!on_code) return;
+  PyObject* file = reinterpret_cast<PyCodeObject*>(code)->co_filename;
+  if (generation_ != code_generation) {
+    files_.clear();
+    last_file_ = nullptr;
+    generation_ = code_generation;
+  }
+  if (file == last_file_) return;
+  last_file_ = file;
+  if (!files_.try_emplace(file, Ref::share(file)).second) return;
+  const Ref done = Ref::steal(PyObject_CallOneArg(on_code.get(), code));
+  if (!done) drop_error();
+}
+
+void forget_codes() noexcept { ++code_generation; }
 
 void LiveRun::count_dropped(const std::string& warning) {
   if (dropped++ == 0) warn_later(warning);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <unordered_map>
 
+#include "bindings/object.hpp"
 #include "tenscope/run.hpp"
 
 namespace tenscope::python {
@@ -19,10 +21,22 @@ struct LiveRun {
   // Counts an event that was lost before it reached the run and warns of the first.
   void count_dropped(const std::string& warning);
 
+  // Hands a code object that records to `on_code`, the first of each file; what that raises is dropped.
+  void tell_code(PyObject* code);
+
   Run run;
   const bool strict;
+  Ref on_code;                            // keeps sources; empty: nobody does
   std::atomic<std::uint64_t> dropped{0};  // lost before they reached the run
+
+ private:
+  std::unordered_map<PyObject*, Ref> files_;  // told, by the text that names them; held, so that no other has its place
+  PyObject* last_file_ = nullptr;
+  std::uint64_t generation_ = 0;
 };
+
+// In a forked child: every file is news again.
+void forget_codes() noexcept;
 
 // Whether what goes wrong in the recorder raises: TENSCOPE_STRICT, or the current run is strict.
 bool is_strict();

@@ -161,6 +161,15 @@ void bind_values(nb::module_& m) {
       .def("__str__", [](const Loss& loss) { return to_string(loss); })
       .def("__repr__", [](const Loss& loss) { return "<Loss: " + to_string(loss) + ">"; });
 
+  nb::class_<SourceFile>(m, "SourceFile", "A source file of the program, as a writer of the run met it.")
+      .def_ro("file", &SourceFile::file)
+      .def_ro("path", &SourceFile::path)
+      .def_ro("fingerprint", &SourceFile::fingerprint)
+      .def_ro("left_out", &SourceFile::left_out)
+      .def_ro("size_bytes", &SourceFile::size_bytes)
+      .def_ro("line_count", &SourceFile::line_count)
+      .def_ro("event", &SourceFile::event);
+
   nb::class_<WriterInfo>(m, "WriterInfo", "One folder of a run: who wrote it and how it ended.")
       .def_ro("folder", &WriterInfo::folder)
       .def_ro("rank", &WriterInfo::rank)
@@ -179,9 +188,9 @@ void bind_words(nb::module_& m) {
   nb::list ios, phases, notes;
   for (int i = 1; i < static_cast<int>(Io::Other); ++i) ios.append(to_string(static_cast<Io>(i)));
   for (int i = 1; i < static_cast<int>(Phase::Other); ++i) phases.append(to_string(static_cast<Phase>(i)));
-  for (const std::string_view note :
-       {kClosedNote, kRepairedNote, kBudgetNote, kExceptionNote, kSignalNote, kExitNote, kNotSeenNote, kLeftOutNote,
-        kMatchedNothingNote, kByPartsNote, kRecomputedNote, kShapesOnlyNote, kPipelineStageNote, kOutOfSyncNote})
+  for (const std::string_view note : {kClosedNote, kRepairedNote, kBudgetNote, kExceptionNote, kSignalNote, kExitNote,
+                                      kNotSeenNote, kLeftOutNote, kMatchedNothingNote, kByPartsNote, kRecomputedNote,
+                                      kShapesOnlyNote, kPipelineStageNote, kOutOfSyncNote, kSourceNote})
     notes.append(note);
   for (const std::string_view note : kSettingNotes) notes.append(note);
   m.attr("IO_WORDS") = nb::tuple(ios);
@@ -235,6 +244,14 @@ void init_reader(nb::module_& m) {
       .def("steps", &Reader::steps, "name"_a = "")
       .def("sketch", &sketch_of, "id"_a, nb::sig("def sketch(self, id: int) -> tuple[float, ...] | None"),
            "The 64 signed sums of a tensor: as recorded, else from its bytes; None where neither is there.")
+      .def("sources", &Reader::sources, "The sources that the run keeps, each content of each file once.")
+      .def(
+          "source_text",
+          [](const Reader& reader, const std::string& fingerprint) {
+            const std::string text = reader.source_text(fingerprint);
+            return nb::bytes(text.data(), text.size());
+          },
+          "fingerprint"_a, "The text of one of them, UTF-8.")
       .def("whole", &whole_tensor, "id"_a,
            nb::sig("def whole(self, id: int) -> tuple[numpy.ndarray, str, tuple[int, ...]]"),
            "The tensor that this event is one rank's part of: its bytes, dtype and shape.")

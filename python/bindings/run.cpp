@@ -161,7 +161,10 @@ PyObject* record_into(std::shared_ptr<LiveRun> live, PyObject* const* args, Py_s
   Arguments arguments;
   if (!parse(args, count, keywords, arguments)) return nullptr;
   CallSite site;
-  if (!arguments.has_site) arguments.info.site = site;
+  if (!arguments.has_site) {
+    arguments.info.site = site;
+    if (site.code && !std::string_view(site).empty()) live->tell_code(site.code.get());
+  }
   int events = arguments.object ? record_object(std::move(live), arguments.info, arguments.object, arguments.values)
                                 : record_value(std::move(live), arguments.info, EventValue());
   if (events < 0) return nullptr;
@@ -266,6 +269,9 @@ void init_run(nb::module_& m) {
       .def_prop_ro(
           "dropped", [](RunObject& self) { return self.live->run.dropped() + self.live->dropped.load(); },
           "How many events were lost.")
+      .def(
+          "on_code", [](RunObject& self, const nb::object& call) { self.live->on_code = Ref::share(call.ptr()); },
+          "call"_a, "Has it called with a code object that records, the first of each file.")
       .def_prop_ro("strict", [](RunObject& self) { return self.live->strict; });
   PyObject* method = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(run.ptr()), &record_method_def);
   run.attr("record") = nb::steal(method);
@@ -273,6 +279,7 @@ void init_run(nb::module_& m) {
   m.attr("record") = nb::steal(PyCFunction_NewEx(&record_current_def, nullptr, nullptr));
   m.def("set_registered", [](const nb::dict& types) { set_registered(types.ptr()); }, "types"_a);
   m.def("is_strict", &is_strict, "Whether what goes wrong in the recorder raises: TENSCOPE_STRICT or a strict run.");
+  m.def("forget_codes", &forget_codes, "Every file of a code object that records is news again: in a forked child.");
   m.def("set_current", [](RunObject* run) { set_current_run(run ? run->live : nullptr); }, "run"_a.none());
   m.def(
       "step",

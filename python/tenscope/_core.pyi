@@ -51,6 +51,9 @@ class Run:
     def dropped(self) -> int:
         """How many events were lost."""
 
+    def on_code(self, call: object) -> None:
+        """Has it called with a code object that records, the first of each file."""
+
     @property
     def strict(self) -> bool: ...
 
@@ -104,6 +107,11 @@ def set_registered(types: dict) -> None: ...
 def is_strict() -> bool:
     """
     Whether what goes wrong in the recorder raises: TENSCOPE_STRICT or a strict run.
+    """
+
+def forget_codes() -> None:
+    """
+    Every file of a code object that records is news again: in a forked child.
     """
 
 def set_current(run: Run | None) -> None: ...
@@ -250,6 +258,30 @@ class Loss:
 
     def __repr__(self) -> str: ...
 
+class SourceFile:
+    """A source file of the program, as a writer of the run met it."""
+
+    @property
+    def file(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def left_out(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def line_count(self) -> int: ...
+
+    @property
+    def event(self) -> int: ...
+
 class WriterInfo:
     """One folder of a run: who wrote it and how it ended."""
 
@@ -341,6 +373,12 @@ class Reader:
         """
         The 64 signed sums of a tensor: as recorded, else from its bytes; None where neither is there.
         """
+
+    def sources(self) -> list[SourceFile]:
+        """The sources that the run keeps, each content of each file once."""
+
+    def source_text(self, fingerprint: str) -> bytes:
+        """The text of one of them, UTF-8."""
 
     def whole(self, id: int) -> tuple[numpy.ndarray, str, tuple[int, ...]]:
         """

@@ -41,6 +41,7 @@ std::string meta_of(const CallLog& log, const ChangeItem& change) {
 void record_change(const Watcher& watcher, const CallLog& log, const ChangeItem& change, PyObject* value) {
   auto live = share_current_run();  // held: the old value's repr is Python code
   if (!live || !live->run.enabled()) return;
+  live->tell_code(change.info->code.get());
   const std::string meta = meta_of(log, change);
   const std::string site = fmt::format("{}:{}", change.info->site, change.line);
   const std::string name = utf8(change.name.get());

@@ -12,7 +12,8 @@ constexpr Command kCommands[] = {
     {"show", "Show a tensor's values, statistics and histogram",
      "  tenscope show runs loss\n"
      "  tenscope show runs blocks.0.attn.q --step 3\n"
-     "  tenscope show runs blocks.0.attn.q --step 3 --call 1 --slice '0,:,3:7'",
+     "  tenscope show runs blocks.0.attn.q --step 3 --call 1 --slice '0,:,3:7'\n"
+     "  tenscope show runs --source model.py",
      prepare_show, true},
     {"tree", "Show what happened, in order, as a tree of calls, values and changes",
      "  tenscope tree runs\n"

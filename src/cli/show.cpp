@@ -3,6 +3,7 @@
 #include <langinfo.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <clocale>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ constexpr std::size_t kMostLines = 40;  // of a series of numbers; the middle is
 
 struct ShowOptions {
   std::string run, name, slice;
+  std::string source;  // a file; empty: all are listed
   std::optional<std::int64_t> step, call;
   std::optional<int> rank;
 };
@@ -237,20 +239,94 @@ int show_values(const Reader& reader, const std::vector<EventId>& ids, const Out
   return kFine;
 }
 
+void write_source(JsonWriter& json, const SourceFile& source) {
+  json.key("file").text(source.file).key("path").text(source.path).key("fingerprint");
+  source.fingerprint.empty() ? json.null() : json.text(source.fingerprint);
+  json.key("bytes").number(source.size_bytes).key("lines").number(source.line_count).key("left_out");
+  source.left_out.empty() ? json.null() : json.text(source.left_out);
+}
+
+int list_sources(const Reader& reader, const std::vector<SourceFile>& sources, const Output& output) {
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object().key("run").text(reader.path().string()).key("sources").begin_array();
+    for (const SourceFile& source : sources) {
+      json.begin_object();
+      write_source(json, source);
+      json.end_object();
+    }
+    json.end_array().end_object();
+    fmt::print("{}\n", text);
+    return kFine;
+  }
+  if (sources.empty()) fmt::print("the run keeps no sources\n");
+  Table table({{"lines", Align::Right}, {"size", Align::Right}, {"file"}});
+  for (const SourceFile& source : sources)
+    table.add({source.left_out.empty() ? std::to_string(source.line_count) : "-",
+               source.left_out.empty() ? bytes_text(source.size_bytes) : "-",
+               source.left_out.empty() ? source.file : fmt::format("{} (not kept: {})", source.file, source.left_out)});
+  if (!sources.empty()) fmt::print("{}", table.text(output.color));
+  return kFine;
+}
+
+// By its name in the sites, its path, or the end of that: "linear.py", "modules/linear.py".
+bool is_meant(const SourceFile& source, const std::string& file) {
+  const auto ends_so = [&](const std::string& path) { return path == file || path.ends_with("/" + file); };
+  return ends_so(source.file) || ends_so(source.path);
+}
+
+int show_source(const Reader& reader, const std::string& file, const Output& output) {
+  std::vector<SourceFile> sources = reader.sources();
+  if (file.empty()) return list_sources(reader, sources, output);
+  std::erase_if(sources, [&](const SourceFile& source) { return !is_meant(source, file); });
+  if (sources.empty())
+    throw Error(ErrorCode::NotFound, fmt::format("the run keeps no source {}; --source alone lists what it has: {}",
+                                                 file, reader.path().string()));
+  const bool is_one =
+      std::ranges::all_of(sources, [&](const SourceFile& one) { return one.file == sources.front().file; });
+  if (!is_one)
+    throw Error(ErrorCode::InvalidArgument, fmt::format("{} may be {} or {}: say more of the path: {}", file,
+                                                        sources[0].file, sources[1].file, reader.path().string()));
+  const SourceFile& source = sources.back();  // of several texts, the one that ran last
+  if (source.fingerprint.empty())
+    throw Error(ErrorCode::NotFound,
+                fmt::format("{} was not kept: {}: {}", source.file, source.left_out, reader.path().string()));
+  const std::string content = reader.source_text(source.fingerprint);
+  if (!output.json) {
+    fmt::print("{}", content);
+    return kFine;
+  }
+  std::string text;
+  JsonWriter json(text);
+  json.begin_object().key("run").text(reader.path().string());
+  write_source(json, source);
+  json.key("text").text(content).end_object();
+  fmt::print("{}\n", text);
+  return kFine;
+}
+
 }  // namespace
 
 Action prepare_show(CLI::App& app) {
   auto options = std::make_shared<ShowOptions>();
   app.add_option("run", options->run, "A run, or a folder of runs: then the newest")->required();
-  app.add_option("name", options->name, "A name, or a pattern that matches only one")->required();
+  CLI::Option* name = app.add_option("name", options->name, "A name, or a pattern that matches only one");
   app.add_option("--step", options->step, "The step (default: the last)");
   app.add_option("--call", options->call, "The call within the step (default: the last)");
   app.add_option("--rank", options->rank,
                  "The rank (default: the lowest that has it; all parts of a tensor that is spread over ranks)");
   app.add_option("--slice", options->slice, "A part of the tensor, as in NumPy: '0,:,3:7'");
-  return [options](const Output& output) {
+  CLI::Option* source =
+      app.add_option("--source", options->source, "The text of a source file that the run keeps; no file: lists them")
+          ->expected(0, 1)
+          ->excludes(name);
+  return [options, source](const Output& output) {
+    if (options->name.empty() && source->count() == 0)
+      throw Error(ErrorCode::InvalidArgument, "show needs a name, or --source: tenscope ls lists the names");
     const Reader reader = open_run(options->run);
     warn_of_problems(reader);
+    if (source->count() > 0) return show_source(reader, options->source, output);
     const std::vector<EventId> ids = find_events(reader, *options, find_name(reader, options->name));
     const EventId chosen = last_of_lowest_rank(reader, ids);
     if (!reader.is_tensor(chosen)) return show_values(reader, ids, output);

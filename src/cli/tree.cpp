@@ -112,6 +112,7 @@ class TreePrinter {
 
   void pass(EventId id) {
     const Event event = reader_.event(id);
+    if (event.kind == EventKind::Note && event.name == kSourceNote) return;  // the recorder's own affair
     if (!start_ns_) start_ns_ = event.time_ns;
     if (event.kind == EventKind::Change) other_ = other_than_before(event);
     Stack& stack = stacks_[{event.thread, event.task}];

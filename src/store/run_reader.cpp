@@ -16,6 +16,7 @@
 #include "store/recorded_part.hpp"
 #include "store/run_folder.hpp"
 #include "store/shards.hpp"
+#include "store/sources.hpp"
 #include "store/tensor_storage.hpp"
 #include "store/writer_reader.hpp"
 #include "tenscope/error.hpp"
@@ -346,6 +347,22 @@ std::optional<Sketch> Reader::sketch(EventId id) const {
   const TensorData data = tensor(id);
   const RecordedPart part(shard, data.view);
   return part.is_sketched() ? std::optional(kernels::sketch(data.view, part.part())) : std::nullopt;
+}
+
+std::vector<SourceFile> Reader::sources() const {
+  std::vector<SourceFile> result;
+  std::set<std::pair<std::string, std::string>> known;
+  for (const EventId id : find({.name = std::string(kSourceNote), .kind = EventKind::Note})) {
+    auto source = parse_source(impl_->parse(id).meta);
+    if (!source || !known.emplace(source->file, source->fingerprint).second) continue;
+    source->event = id;
+    result.push_back(std::move(*source));
+  }
+  return result;
+}
+
+std::string Reader::source_text(std::string_view fingerprint) const {
+  return read_source(impl_->path, impl_->fetcher, fingerprint);
 }
 
 void Reader::release(std::size_t writer) const noexcept { impl_->storage->release(writer); }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "format/format.hpp"
@@ -16,6 +17,7 @@
 #include "store/read_file.hpp"
 #include "store/run_folder.hpp"
 #include "store/segment_header.hpp"
+#include "store/sources.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::store {
@@ -59,6 +61,7 @@ class Verification {
       tell(reader_.path(), 0, "no writer's folder is in it: nothing was recorded, or what was recorded is lost");
     for (EventId id = 0; id < reader_.event_count(); ++id) check_event(id);
     for (const TensorRecord& record : files_) check_file(record);
+    check_sources();
     for (const auto& segments : blobs_) {
       for (const auto& [number, blobs] : segments) {
         for (const auto& [range, blob] : blobs) total_bytes_ += range.second - range.first;
@@ -117,6 +120,18 @@ class Verification {
         tell(path, 0, "it does not hold the tensor that was recorded");
     } catch (const Error& error) {
       tell(path, 0, error.what());
+    }
+  }
+
+  void check_sources() {
+    std::set<std::string> checked;
+    for (const SourceFile& source : reader_.sources()) {
+      if (source.fingerprint.empty() || !checked.insert(source.fingerprint).second) continue;
+      try {
+        reader_.source_text(source.fingerprint);
+      } catch (const Error& error) {
+        tell(reader_.path() / kSourcesFolder / (source.fingerprint + ".py"), 0, error.what());
+      }
     }
   }
 

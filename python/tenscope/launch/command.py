@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--every", type=_positive, default=1, metavar="N", help="only each N-th step")
     parser.add_argument("--steps", type=_steps, default=(0, None), metavar="A:B", help="only steps A to B-1")
     parser.add_argument("--max-bytes", type=_size, default=0, metavar="SIZE", help="a budget for each process (2G)")
+    parser.add_argument("--no-sources", action="store_true", help="do not keep the text of the code that is recorded")
     parser.add_argument(
         "--ops",
         action="append",
@@ -189,6 +190,7 @@ def main(words: list[str]) -> None:
             first_step=options.steps[0],
             end_step=options.steps[1],
             max_bytes=options.max_bytes,
+            sources=not options.no_sources,
             ops=options.ops,
             ops_first_step=options.ops_steps[0],
             ops_end_step=options.ops_steps[1],

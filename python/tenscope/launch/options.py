@@ -14,6 +14,7 @@ class Options:
     first_step: int = 0
     end_step: int | None = None
     max_bytes: int = 0
+    sources: bool = True
     ops: list[str] = dataclasses.field(default_factory=list)  # modules, or :data, :loss, :optimizer, :all
     ops_first_step: int = 0
     ops_end_step: int | None = None

@@ -59,6 +59,7 @@ def open_run() -> Run:
                 rank=rank,
                 world_size=max(world_size, rank + 1),
                 max_bytes=options().max_bytes,
+                sources=options().sources,
                 metadata=not (where / "runtime_info.json").exists(),
                 join=True,
             )

@@ -18,6 +18,7 @@ from tenscope.lines.expressions import parse
 from tenscope.lines.show import Painter, change_text, describe
 from tenscope.lines.watch import unwrap
 from tenscope.recording.callers import callers
+from tenscope.recording.run import current
 
 __all__ = ["tree"]
 
@@ -94,7 +95,8 @@ class _Branch:
     def __init__(self, function: Callable, watch: tuple[str, ...], chain: int, show: object, record: bool):
         plain = unwrap(function)
         self.name = plain.__qualname__.rsplit("<locals>.", 1)[-1]
-        file, line = plain.__code__.co_filename, plain.__code__.co_firstlineno
+        self.code = plain.__code__
+        file, line = self.code.co_filename, self.code.co_firstlineno
         self.place = self.site = f"{os.path.basename(file)}:{line}"
         with contextlib.suppress(OSError):  # the working folder may be gone
             self.site = f"{os.path.relpath(file)}:{line}" if file.startswith(os.getcwd() + os.sep) else self.place
@@ -129,6 +131,9 @@ class _Branch:
         if self.paint is not None:
             head = f"┌─ {self.paint('head', self.name)} {self.paint('dim', f'[{self.place}]{called} ({path})')}"
             self.line(depth, head)
+        run = current() if self.record else None
+        if run is not None and run.kept_sources is not None:
+            _core.call_unwatched(run.kept_sources.keep_code, self.code)
         self.note(
             "enter", self.name, site=self.site, scope=self.name, cls=self.name, meta=json.dumps({"callers": path})
         )

@@ -331,7 +331,7 @@ class Scanner:
         if not sources or _source(place.path).bindings(class_name).get(attribute) != "def":
             return
         expected = sources.get(full)
-        if expected is not None and not _same_code(code, expected):
+        if expected is not None and not same_code(code, expected):
             kind = "code" if code.co_name == expected.co_name else "replaced"
             self._report(
                 place, kind, full, f"{code.co_filename}:{code.co_firstlineno}", f"{full} is not what its source says"
@@ -385,25 +385,25 @@ def _imports_package(path: str | None, where: str) -> bool:
     return False
 
 
-def _same_code(a: types.CodeType, b: types.CodeType) -> bool:
+def same_code(a: types.CodeType, b: types.CodeType) -> bool:
     if a.co_code != b.co_code or a.co_names != b.co_names or a.co_varnames != b.co_varnames:
         return False
     if len(a.co_consts) != len(b.co_consts):
         return False
     for x, y in zip(a.co_consts, b.co_consts, strict=True):
         if isinstance(x, types.CodeType) and isinstance(y, types.CodeType):
-            if not _same_code(x, y):
+            if not same_code(x, y):
                 return False
         elif type(x) is not type(y) or repr(x) != repr(y):
             return False
     return True
 
 
-_CLOCK_SLACK_S = 0.1  # the kernel tells a process' start in ticks
+CLOCK_SLACK_S = 0.1  # the kernel tells a process' start in ticks
 
 
 @lru_cache(maxsize=1)
-def _process_start() -> float:
+def process_start() -> float:
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         uptime = float(Path("/proc/uptime").read_text().split()[0])
@@ -418,7 +418,7 @@ def _changed_after_import(module: types.ModuleType, path: str) -> bool:
         status = os.stat(path)
     except OSError:
         return False
-    if status.st_mtime <= _process_start() + _CLOCK_SLACK_S:
+    if status.st_mtime <= process_start() + CLOCK_SLACK_S:
         return False
     cached = getattr(module, "__cached__", None)
     try:

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from tenscope.recording.sources import class_file, shown_file
+
 _MAX_ATTRIBUTES = 64
 _MAX_CONFIG = 200  # members of all configuration objects of one module
 _MAX_TEXT = 200
@@ -52,7 +54,7 @@ class Told:
 
 
 def describe(module: nn.Module, cls: type, told: Told) -> dict:
-    """`class_path`, `attributes` and, where a limit cut some off, `attributes_left_out`: how many."""
+    """`class_path`, `class_file`, `attributes` and, where a limit cut some off, `attributes_left_out`: how many."""
     attributes: dict[str, object] = {}
     left_out = 0
     for name, value in vars(module).items():
@@ -66,7 +68,7 @@ def describe(module: nn.Module, cls: type, told: Told) -> dict:
                 attributes[name] = plain
         elif _is_config(name, value) and told.is_new(value):
             left_out += _add_config(name, value, attributes)
-    described = {"class_path": class_path(cls), "attributes": attributes}
+    described = {"class_path": class_path(cls), "class_file": shown_file(class_file(cls)), "attributes": attributes}
     if left_out:
         described["attributes_left_out"] = left_out
     return described

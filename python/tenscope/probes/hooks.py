@@ -65,6 +65,7 @@ class Probe:
 
     def __init__(self, record, registry: Registry, what: What, fingerprint):
         self.record = record
+        self.run = None  # which keeps sources, where it is one that does
         self.registry = registry
         self.what = what
         self.fingerprint = fingerprint
@@ -206,6 +207,8 @@ class Probe:
 
     def _record_enter(self, frame: Frame, module, args) -> None:
         info = frame.info
+        if not info.is_described and (sources := getattr(self.run, "kept_sources", None)) is not None:
+            sources.keep_class(class_of(module))
         self.record(
             info.path,
             kind="enter",

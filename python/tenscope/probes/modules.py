@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from tenscope.probes.describe import Told
 from tenscope.recording.selectors import NameFilter, Unmatched
+from tenscope.recording.sources import shown_file
 
 _WRAPPED_CHILD = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
@@ -64,8 +64,7 @@ def forward_site(cls: type) -> str:
     code = getattr(inspect.unwrap(forward), "__code__", None) if callable(forward) else None
     if code is None or cls.__module__.startswith("torch."):
         return ""
-    path = os.path.relpath(code.co_filename)
-    return f"{code.co_filename if path.startswith('..') else path}:{code.co_firstlineno}"
+    return f"{shown_file(code.co_filename)}:{code.co_firstlineno}"
 
 
 def forward_arguments(module: nn.Module) -> list[str]:

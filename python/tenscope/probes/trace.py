@@ -162,7 +162,7 @@ class trace:
 class TraceProbe(Probe):
     def __init__(self, owner: trace, run, registry: Registry):
         super().__init__(run.record, registry, owner._what, _core.fingerprint)
-        self._run = run
+        self.run = run
         self._owner = owner
         self._state = State(self)
         self._outermost = 0
@@ -184,8 +184,8 @@ class TraceProbe(Probe):
 
     def begin_outermost(self, info: ModuleInfo, module) -> None:
         owner = self._owner
-        if self._owed_step == self._run.current_step:
-            self._run.step()
+        if self._owed_step == self.run.current_step:
+            self.run.step()
         self._owed_step = -1
         for mode in ("any", "train" if module.training else "eval"):
             self.calls_by_mode[mode] = self.calls_by_mode.get(mode, 0) + 1
@@ -217,7 +217,7 @@ class TraceProbe(Probe):
             self.finish_backward()
             if self._owner._param_grads:
                 for root in self.registry.roots:
-                    self._state.record_grads(root, self._backwards, self._run.current_step)
+                    self._state.record_grads(root, self._backwards, self.run.current_step)
             self._backwards += 1
         except Exception as error:
             self.trouble(error)
@@ -226,16 +226,16 @@ class TraceProbe(Probe):
         try:
             if self.on and self._owner._param_grads:
                 for root in self._roots_of(optimizer):
-                    self._state.record_changed_grads(root, max(self._backwards - 1, 0), self._run.current_step)
+                    self._state.record_changed_grads(root, max(self._backwards - 1, 0), self.run.current_step)
         except Exception as error:
             self.trouble(error)
 
     def after_optimizer(self, optimizer, _args, _kwargs) -> None:
         try:
             for root in self._roots_of(optimizer):
-                self._owed_step = self._run.current_step
+                self._owed_step = self.run.current_step
                 if self.on and self._owner._params:
-                    self._state.record_parameters(root.parameters(), self._run.current_step)
+                    self._state.record_parameters(root.parameters(), self.run.current_step)
         except Exception as error:
             self.trouble(error)
 

@@ -17,6 +17,7 @@ import numpy as np
 from tenscope import _core, remote
 from tenscope.errors import NotFoundError, UsageError
 from tenscope.reading import page, show
+from tenscope.reading.sources import Sources
 from tenscope.reading.tensor import Tensor, from_bytes
 from tenscope.recording.registry import entry_named
 
@@ -201,6 +202,11 @@ class Recording:
     def info(self) -> dict[str, Any]:
         """What run.json says: start, host, command."""
         return json.loads(self._reader.run_json or "{}")
+
+    @cached_property
+    def sources(self) -> Sources:
+        """The sources of the code that was recorded: a mapping from file to text, as the program ran it."""
+        return Sources(self._reader)
 
     @property
     def writers(self) -> list[_core.WriterInfo]:

@@ -16,6 +16,7 @@ _OWN_FILES = re.compile(
     r"|\.(run|runtime_info|packages|git_info)\.json\.\d+|\.[^/]*\.patch\.\d+"
 )
 _WRITER_FOLDER = re.compile(r"rank-\d+(\.pid-\d+(\.\d+)?)?")
+_SOURCE_FILES = re.compile(r"[0-9a-f]{32}\.py|\.[0-9a-f]{32}\.\d+")
 _WRITER_FILES = re.compile(r"journal(-\d+)?\.jsonl(\.next)?|\d+\.safetensors(\.open)?")
 
 
@@ -64,8 +65,9 @@ def _is_own(entry: Path) -> bool:
     if entry.is_symlink():
         return False
     if entry.is_dir():
-        return bool(_WRITER_FOLDER.fullmatch(entry.name)) and all(
-            file.is_file() and not file.is_symlink() and _WRITER_FILES.fullmatch(file.name) for file in entry.iterdir()
+        files = _SOURCE_FILES if entry.name == "sources" else _WRITER_FILES
+        return bool(entry.name == "sources" or _WRITER_FOLDER.fullmatch(entry.name)) and all(
+            file.is_file() and not file.is_symlink() and files.fullmatch(file.name) for file in entry.iterdir()
         )
     return bool(_OWN_FILES.fullmatch(entry.name))
 

@@ -20,6 +20,7 @@ from tenscope.recording import ranks
 from tenscope.recording.endings import note_ending, uncaught, watch_threads
 from tenscope.recording.replace import check_name, remove_run
 from tenscope.recording.say import say, shown_path
+from tenscope.recording.sources import KeptSources
 
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _current: Run | None = None
@@ -43,6 +44,7 @@ class Run(_core.Run):
     segment_bytes  size of one file of tensors; 0 for the default
     strict         raise what goes wrong while recording, instead of one warning and a count (also TENSCOPE_STRICT=1)
     metadata       rank 0 writes how the run was made (command, packages, git); also off by TENSCOPE_METADATA=0
+    sources        the text of the code that is recorded is kept in the run's folder; also off by TENSCOPE_SOURCES=0
     packages       whose changes at run time are looked for, beside torch's, numpy's and the project's own
     rank, world_size   found by themselves unless given
     join           with a name and a rank: record into that folder although it is there already
@@ -70,6 +72,7 @@ class Run(_core.Run):
         segment_bytes: int = 0,
         strict: bool = False,
         metadata: bool = True,
+        sources: bool = True,
         packages: Iterable[str] = (),
         rank: int | None = None,
         world_size: int | None = None,
@@ -96,6 +99,7 @@ class Run(_core.Run):
         self._closed = False
         self._previous: list[Run | None] = []
         self._metadata: MetadataStore | None = None
+        self.kept_sources: KeptSources | None = None
         super().__init__(
             place.base,
             name=place.name,
@@ -115,6 +119,9 @@ class Run(_core.Run):
         _close_in_workers()
         _core.close_runs_on_sigterm()
         watch_threads(_open_ones)
+        if sources and os.environ.get("TENSCOPE_SOURCES") != "0" and os.path.isdir(self.path):
+            self.kept_sources = KeptSources(self)
+            self.on_code(self.kept_sources.keep_recording_code)
         if metadata and self.rank == 0 and os.environ.get("TENSCOPE_METADATA") != "0" and os.path.isdir(self.path):
             try:
                 self._metadata = MetadataStore(self.path, packages_asked=packages)

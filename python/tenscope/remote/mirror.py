@@ -28,7 +28,7 @@ _TRIM_EVERY = 64 << 20
 
 _JOURNAL = re.compile(r"(^|/)rank-[^/]+/journal[^/]*\.jsonl$")
 _OF_A_RUN = re.compile(r"(^|/)(run\.json|rank-[^/]+/(journal[^/]*\.jsonl|\d+\.safetensors(\.open)?))$")
-_LAZY = re.compile(r"\.(jsonl|safetensors|open|npy|npz|pt|pth|pkl|h5)$")
+_LAZY = re.compile(r"\.(jsonl|safetensors|open|npy|npz|pt|pth|pkl|h5)$|(^|/)sources/[0-9a-f]{32}\.py$")
 
 
 class Mirror:
