@@ -24,6 +24,7 @@ if importlib.util.find_spec("torch") is None:
         "test_compat_torchspy.py",
         "test_describe.py",
         "test_rundiff_rewrites.py",
+        "test_sources.py",
         "test_spy_and_locals.py",
         "test_trace.py",
         "test_trace_transformers.py",

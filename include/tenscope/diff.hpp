@@ -213,6 +213,35 @@ struct DiffUpdate {
   double ratio = 0;                       // of these, the median of b's update as a part of a's
 };
 
+// A plain attribute of a module that is another in the second run: values as JSON, empty where it has none.
+struct DiffAttribute {
+  std::string root, module;  // in the first run's names
+  std::string name;          // "eps", "config.hidden_act"; "training"; "dtype of weight"
+  std::string a, b;
+};
+
+// What two runs keep of the source of one module's class.
+enum class DiffSource : std::uint8_t {
+  Unknown,  // one of them does not have it, or it could not be found in what it has
+  Same,
+  Differs,
+  Another,  // the modules are of different classes that have little in common
+};
+std::string_view to_string(DiffSource source) noexcept;  // "unknown", "same", "differs", "another"
+
+// The code of a blamed module in both runs: as the runs keep it, whatever has become of the files since.
+struct DiffCode {
+  std::string class_a, class_b;  // "package.module:Outer.Name"; empty: not recorded
+  std::string site_a, site_b;    // where its forward begins, "model.py:21"; empty: not known
+  DiffSource source = DiffSource::Unknown;
+  std::string why_unknown;
+  std::vector<std::string> lines;      // the changes as `diff -u` has them, with the numbers of the files' lines
+  std::size_t left_out = 0;            // lines of it that are too many to be shown
+  std::size_t removed = 0, added = 0;  // lines in all
+  std::vector<std::string> elsewhere;  // other classes and functions of the same file that differ
+  std::vector<DiffAttribute> attributes;
+};
+
 // A place that starts a difference: what it depends on agrees.
 struct DiffOrigin {
   DiffPlace place;      // place.module is the innermost module to blame
@@ -224,7 +253,8 @@ struct DiffOrigin {
   std::optional<DiffUpdate> update;              // Update, UpdateFromRounding
   std::optional<DiffPlace> last_agreeing;
   DiffReason reason;
-  std::size_t tensors = 1;  // tensors of the same kind, step and phase that begin to differ together with it
+  std::size_t tensors = 1;       // tensors of the same kind, step and phase that begin to differ together with it
+  std::optional<DiffCode> code;  // where it is a module's code that is blamed
 };
 
 struct DiffUnmatched {
@@ -368,6 +398,8 @@ struct RunDiff {
   std::vector<DiffLayout> layouts;             // where the runs are laid out differently
   std::vector<DiffModule> modules;             // those of which anything could be compared
   std::vector<DiffSetting> settings;
+  std::vector<DiffAttribute> attributes;  // of modules that both runs have, the first of them
+  std::size_t attribute_count = 0;
   std::vector<DiffNote> notes;
 
   std::size_t total_a = 0, total_b = 0;  // tensors, numbers and texts in each run

@@ -15,7 +15,7 @@ class Arguments : public ::testing::Test {
     enter.kind = EventKind::Enter;
     enter.root = interner_.text("Model#0");
     enter.scope = interner_.text("attn");
-    enter.text = interner_.text(R"(["x","mask","scale"])");
+    enter.text = interner_.text(R"({"training":true,"arguments":["x","mask","scale"]})");
     Timeline timeline;
     timeline.lanes.resize(1);
     timeline.lanes[0].items.push_back(enter);

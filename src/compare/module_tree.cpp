@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "store/sources.hpp"
+
 namespace tenscope::compare {
 namespace {
 
@@ -18,9 +20,15 @@ class TreeBuilder {
   explicit TreeBuilder(Interner& interner) : interner_(interner) {}
 
   ModuleTree build(const Timeline& timeline) {
-    for (const Lane& lane : timeline.lanes)
-      for (const Item& item : lane.items)
-        if (item.root != 0) add(item);
+    for (const Lane& lane : timeline.lanes) {
+      sources_.clear();
+      for (const Item& item : lane.items) {
+        if (item.root != 0)
+          add(item);
+        else if (item.kind == EventKind::Note && interner_.text(item.name) == kSourceNote)
+          add_source(interner_.text(item.text));
+      }
+    }
     for (const int root : tree_.roots) finish(root);
     return std::move(tree_);
   }
@@ -49,7 +57,7 @@ class TreeBuilder {
     if (item.cls != 0 && module.cls == 0) module.cls = item.cls;
     if (item.kind == EventKind::Enter) module.is_called = true;
     if (item.kind == EventKind::Enter && module.site == 0) module.site = item.site;
-    if (item.kind == EventKind::Enter && item.text != 0) set_arguments(module, interner_.text(item.text));
+    if (item.kind == EventKind::Enter && item.text != 0 && module.description == 0) set_description(module, item);
     if (item.kind == EventKind::Enter) module.order = std::min<std::uint64_t>(module.order, position_++);
     if (!item.is_tensor()) return;
     if (item.phase == Phase::Init) {
@@ -69,14 +77,36 @@ class TreeBuilder {
     }
   }
 
-  // From the JSON of a list of texts.
-  void set_arguments(ModuleNode& module, std::string_view json) {
+  void set_description(ModuleNode& module, const Item& item) {
+    const std::string_view json = interner_.text(item.text);
+    simdjson::dom::object object;
+    if (parser_.parse(json.data(), json.size()).get(object) != simdjson::SUCCESS) return;
+    module.description = item.text;
     simdjson::dom::array names;
-    if (!module.arguments.empty() || parser_.parse(json.data(), json.size()).get(names) != simdjson::SUCCESS) return;
-    for (const auto name : names) {
-      std::string_view text;
-      if (name.get(text) == simdjson::SUCCESS) module.arguments.push_back(interner_.text(text));
+    if (object["arguments"].get(names) == simdjson::SUCCESS) {
+      for (const auto name : names) {
+        std::string_view text;
+        if (name.get(text) == simdjson::SUCCESS) module.arguments.push_back(interner_.text(text));
+      }
     }
+    std::string_view file;
+    if (object["class_file"].get(file) == simdjson::SUCCESS) module.class_source = source_of(file);
+    const std::string_view site = interner_.text(item.site);
+    module.forward_source = source_of(site.substr(0, site.rfind(':')));
+  }
+
+  void add_source(std::string_view meta) {
+    const auto source = store::parse_source(meta);
+    if (!source) return;
+    tree_.has_sources = true;
+    const TextId file = interner_.text(source->file);
+    sources_[file] = {file, interner_.text(source->fingerprint), interner_.text(source->left_out)};
+  }
+
+  SourceOfModule source_of(std::string_view file) {
+    const TextId id = interner_.text(file);
+    const auto found = sources_.find(id);
+    return found == sources_.end() ? SourceOfModule{.file = id} : found->second;
   }
 
   void finish(int id) {
@@ -105,8 +135,9 @@ class TreeBuilder {
   Interner& interner_;
   ModuleTree tree_;
   simdjson::dom::parser parser_;
-  std::unordered_set<std::uint64_t> seen_;  // parameters and buffers
-  std::unordered_map<int, Flow> flows_;     // of the first call
+  std::unordered_set<std::uint64_t> seen_;              // parameters and buffers
+  std::unordered_map<int, Flow> flows_;                 // of the first call
+  std::unordered_map<TextId, SourceOfModule> sources_;  // by file, as far as the process at hand has told of them
   std::uint64_t position_ = 0;
 };
 

@@ -13,6 +13,13 @@
 
 namespace tenscope::compare {
 
+// A source file, as the run had told of it when a module was called first.
+struct SourceOfModule {
+  TextId file = 0;  // 0: nothing says which
+  TextId fingerprint = 0;
+  TextId left_out = 0;  // why there is none
+};
+
 // A module of a run, or a name on the way to one.
 struct ModuleNode {
   TextId root = 0;
@@ -20,13 +27,15 @@ struct ModuleNode {
   TextId cls = 0;
   TextId site = 0;                // where the class' forward begins, where that was recorded
   std::vector<TextId> arguments;  // of its forward, in their order, where that was recorded
-  bool is_called = false;         // by itself: a compiled region calls nothing that can be seen
-  int parent = -1;                // -1: an outermost module
-  std::vector<int> children;      // in the order of their first call
-  std::uint64_t order = ~0ULL;    // of the first call in it, or below it
-  std::uint64_t structure = 0;    // class, parameters' names and shapes, and those of the modules below
-  std::uint64_t own = 0;          // its own parameters' and buffers' names and shapes; 0: it has none
-  std::uint64_t content = 0;      // the numbers of all parameters in it, whatever their names and order; 0: none
+  TextId description = 0;         // the meta of its first call, as JSON: class, attributes
+  SourceOfModule class_source, forward_source;
+  bool is_called = false;       // by itself: a compiled region calls nothing that can be seen
+  int parent = -1;              // -1: an outermost module
+  std::vector<int> children;    // in the order of their first call
+  std::uint64_t order = ~0ULL;  // of the first call in it, or below it
+  std::uint64_t structure = 0;  // class, parameters' names and shapes, and those of the modules below
+  std::uint64_t own = 0;        // its own parameters' and buffers' names and shapes; 0: it has none
+  std::uint64_t content = 0;    // the numbers of all parameters in it, whatever their names and order; 0: none
   std::vector<std::uint64_t> parameters;  // the numbers of each of its own
   std::uint64_t shapes = 0;               // of the first call's first input and first output
   bool hands_on = false;                  // the first call's first output is its first input
@@ -37,6 +46,7 @@ struct ModuleNode {
 struct ModuleTree {
   std::vector<ModuleNode> nodes;
   std::vector<int> roots;  // in the order of their first event
+  bool has_sources = false;
   std::unordered_map<std::uint64_t, int> index;
 
   static std::uint64_t key(TextId root, TextId scope) { return (static_cast<std::uint64_t>(root) << 32) | scope; }

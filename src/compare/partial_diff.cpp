@@ -218,6 +218,10 @@ void PartialDiff::add(OfRank<DiffRenamed> one) {
   put(renamed, {one.value.root, one.value.a, one.value.b}, one, kKeepFirst);
 }
 
+void PartialDiff::add(OfRank<DiffAttribute> one) {
+  put(attributes, {one.value.root, one.value.module, one.value.name}, one, kKeepFirst);
+}
+
 void PartialDiff::add(OfRank<DiffUnmatched> one) {
   put(unmatched, {one.value.side, one.value.root, one.value.module, one.value.name}, one,
       [](DiffUnmatched& into, const DiffUnmatched& other) { into.events += other.events; });
@@ -276,6 +280,7 @@ void PartialDiff::merge(PartialDiff other) {
   for (auto& [name, one] : other.settings_b) put(settings_b, name, one, kKeepFirst);
   for (auto& [key, one] : other.modules) add(std::move(one));
   for (auto& [key, one] : other.renamed) add(std::move(one));
+  for (auto& [key, one] : other.attributes) add(std::move(one));
   for (auto& [key, one] : other.unmatched) add(std::move(one));
   for (auto& [key, one] : other.notes) add(std::move(one));
   append(content_pairs, std::move(other.content_pairs));
@@ -336,6 +341,9 @@ RunDiff PartialDiff::result() const {
   diff.modules = values_in_order(modules);
   diff.renamed = values_in_order(renamed);
   diff.unmatched = values_in_order(unmatched);
+  diff.attributes = values_in_order(attributes);
+  diff.attribute_count = diff.attributes.size();
+  if (diff.attributes.size() > thresholds::kListedAttributes) diff.attributes.resize(thresholds::kListedAttributes);
   std::vector<const OfRank<DiffContentPair>*> pairs;
   for (const auto& pair : content_pairs) pairs.push_back(&pair);
   std::ranges::sort(pairs, [](const auto* x, const auto* y) { return is_before(*x, *y); });

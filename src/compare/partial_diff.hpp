@@ -97,6 +97,7 @@ struct PartialDiff {
   std::map<std::string, OfRank<std::string>> settings_a, settings_b;
   std::map<std::tuple<std::string, std::string>, OfRank<DiffModule>> modules;
   std::map<std::tuple<std::string, std::string, std::string>, OfRank<DiffRenamed>> renamed;
+  std::map<std::tuple<std::string, std::string, std::string>, OfRank<DiffAttribute>> attributes;
   std::map<std::tuple<int, std::string, std::string, std::string>, OfRank<DiffUnmatched>> unmatched;
   std::map<std::tuple<DiffNote::Kind, int, std::string, std::string, std::string, std::size_t>, OfRank<DiffNote>> notes;
   std::vector<OfRank<DiffContentPair>> content_pairs;
@@ -109,6 +110,7 @@ struct PartialDiff {
 
   void add(OfRank<DiffModule> module);
   void add(OfRank<DiffRenamed> renamed);
+  void add(OfRank<DiffAttribute> attribute);
   void add(OfRank<DiffUnmatched> unmatched);
   void add(OfRank<DiffNote> note);
 

@@ -13,7 +13,7 @@
 namespace tenscope::compare {
 namespace {
 
-constexpr std::string_view kFormat = "tenscope partial diff 2\n";
+constexpr std::string_view kFormat = "tenscope partial diff 3\n";
 
 template <class T, class U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
@@ -59,11 +59,23 @@ auto fields(Is<DiffUpdate> auto& one) {
   return std::tie(optimizer_a, optimizer_b, moved_a, moved_b, moved_both, flipped, ratio);
 }
 
+auto fields(Is<DiffAttribute> auto& one) {
+  auto& [root, module, name, a, b] = one;
+  return std::tie(root, module, name, a, b);
+}
+
+auto fields(Is<DiffCode> auto& one) {
+  auto& [class_a, class_b, site_a, site_b, source, why_unknown, lines, left_out, removed, added, elsewhere,
+         attributes] = one;
+  return std::tie(class_a, class_b, site_a, site_b, source, why_unknown, lines, left_out, removed, added, elsewhere,
+                  attributes);
+}
+
 auto fields(Is<DiffOrigin> auto& one) {
-  auto& [place, seen_in, seen_as, event_a, event_b, metrics, distribution, update, last_agreeing, reason, tensors] =
-      one;
+  auto& [place, seen_in, seen_as, event_a, event_b, metrics, distribution, update, last_agreeing, reason, tensors,
+         code] = one;
   return std::tie(place, seen_in, seen_as, event_a, event_b, metrics, distribution, update, last_agreeing, reason,
-                  tensors);
+                  tensors, code);
 }
 
 auto fields(Is<DiffUnmatched> auto& one) {
@@ -122,13 +134,13 @@ auto fields(OfSomeRank auto& one) {
 
 auto fields(Is<PartialDiff> auto& one) {
   auto& [a, b, max_origins, ranks, in_a, in_b, starts, first_bit_difference, first_unknown, coarser_dtypes,
-         first_beyond_rounding, engine_noise, settings_a, settings_b, modules, renamed, unmatched, notes, content_pairs,
-         unused_rules, total_a, total_b, compared, bit_equal, same_values, noise, unknown, consequences, idle,
-         compared_results, has_results, are_weights_in_doubt] = one;
+         first_beyond_rounding, engine_noise, settings_a, settings_b, modules, renamed, attributes, unmatched, notes,
+         content_pairs, unused_rules, total_a, total_b, compared, bit_equal, same_values, noise, unknown, consequences,
+         idle, compared_results, has_results, are_weights_in_doubt] = one;
   return std::tie(a, b, max_origins, ranks, in_a, in_b, starts, first_bit_difference, first_unknown, coarser_dtypes,
-                  first_beyond_rounding, engine_noise, settings_a, settings_b, modules, renamed, unmatched, notes,
-                  content_pairs, unused_rules, total_a, total_b, compared, bit_equal, same_values, noise, unknown,
-                  consequences, idle, compared_results, has_results, are_weights_in_doubt);
+                  first_beyond_rounding, engine_noise, settings_a, settings_b, modules, renamed, attributes, unmatched,
+                  notes, content_pairs, unused_rules, total_a, total_b, compared, bit_equal, same_values, noise,
+                  unknown, consequences, idle, compared_results, has_results, are_weights_in_doubt);
 }
 
 template <class T>

@@ -41,6 +41,23 @@ bool is_by_inputs(DiffCause cause) {
   return cause == DiffCause::Output || cause == DiffCause::ChangedInput || cause == DiffCause::SubmoduleInput;
 }
 
+// Causes that are not in the code of the blamed module: the data, the loss, the optimizer, the program around it.
+bool is_of_module_code(DiffCause cause) {
+  switch (cause) {
+    case DiffCause::ModelInput:
+    case DiffCause::Value:
+    case DiffCause::ChangedBetweenCalls:
+    case DiffCause::Loss:
+    case DiffCause::GradientBeforeUpdate:
+    case DiffCause::Update:
+    case DiffCause::UpdateFromRounding:
+    case DiffCause::End:
+      return false;
+    default:
+      return true;
+  }
+}
+
 class ResultMaker {
  public:
   ResultMaker(const Alignment& alignment, const Interner& interner, const Describe& describe, const Findings& findings)
@@ -84,6 +101,8 @@ class ResultMaker {
       result.update = update(lane, origin);
     }
     if (result.reason.doubt == DiffDoubt::None) result.reason.doubt = doubt(origin, node, result.metrics);
+    if (node >= 0 && !is_of_program && is_of_module_code(origin.reason.cause)) result.code = code(origin, node);
+    if (result.code && result.place.site.empty()) result.place.site = result.code->site_a;
     return result;
   }
 
@@ -125,6 +144,35 @@ class ResultMaker {
     if (node < 0) return false;
     const ModuleNode& module = alignment_.tree_a.nodes[static_cast<std::size_t>(node)];
     return module.is_called && module.children.empty() && module.own == 0;
+  }
+
+  // The code of the blamed module, and what else of it differs.
+  std::optional<DiffCode> code(const Origin& origin, int node) const {
+    const int partner = alignment_.module_to_b[static_cast<std::size_t>(node)];
+    if (!describe_.code || partner < 0) return std::nullopt;
+    const ModuleNode &a = alignment_.tree_a.nodes[static_cast<std::size_t>(node)],
+                     &b = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)];
+    if (a.cls == 0 || b.cls == 0) return std::nullopt;
+    DiffCode code = describe_.code(code_of(alignment_.tree_a, a, interner_), code_of(alignment_.tree_b, b, interner_));
+    const LanePair& lane = alignment_.lanes[origin.lane];
+    code.attributes = compare_attributes(a, b, interner_);
+    const int mode_a = mode(*lane.a, origin.seen.a, a), mode_b = mode(*lane.b, origin.seen.b, b);
+    if (mode_a >= 0 && mode_b >= 0 && mode_a != mode_b) {
+      const auto word = [](int mode) { return std::string(mode == 1 ? "true" : "false"); };
+      code.attributes.push_back({std::string(interner_.text(a.root)), a.path, "training", word(mode_a), word(mode_b)});
+    }
+    for (DiffAttribute& dtype : compare_dtypes(a, b, lane, interner_)) code.attributes.push_back(std::move(dtype));
+    return code;
+  }
+
+  // Whether the last call of a module up to an item was in training; -1: not known.
+  int mode(const Lane& lane, std::int64_t until, const ModuleNode& node) const {
+    for (auto i = until; i >= 0; --i) {
+      const Item& item = lane.items[static_cast<std::size_t>(i)];
+      if (item.kind == EventKind::Enter && item.root == node.root && interner_.text(item.scope) == node.path)
+        return static_cast<int>(item.integer);
+    }
+    return -1;
   }
 
   // What the optimizer made of a parameter in each run.
@@ -493,6 +541,7 @@ PartialDiff diff_rank(const RankTimelines& rank, Interner& interner, const Measu
   add_notes(findings, alignment, interner, notes);
   add_all(std::move(notes), number, part);
   add_all(list_modules(findings, alignment, interner), number, part);
+  if (rank.has_calls_of_both) add_all(compare_attributes(alignment, interner), number, part);
   add_all(std::move(alignment.renamed), number, part);
   add_all(std::move(alignment.unmatched), number, part);
   for (std::size_t i = 0; i < alignment.content_pairs.size(); ++i)

@@ -5,6 +5,7 @@
 
 #include "compare/causality.hpp"
 #include "compare/measure.hpp"
+#include "compare/module_code.hpp"
 #include "compare/partial_diff.hpp"
 #include "compare/timeline.hpp"
 #include "tenscope/diff.hpp"
@@ -20,13 +21,16 @@ struct Describe {
   std::function<std::optional<DiffUpdate>(const UpdateItems& a, const UpdateItems& b)> update;  // may be empty
   // The event of a run (0, 1) that an item stands for, where that is not the one of its own name; may be empty.
   std::function<DiffEvent(int run, const Item& item)> event;
+  // The code of a module in both runs; may be empty.
+  std::function<DiffCode(const CodeOfModule& a, const CodeOfModule& b)> code;
 };
 
 // What all processes of one rank recorded, read with one interner.
 struct RankTimelines {
   int rank = 0;
   Timeline a, b;
-  double assumed_noise = 0;  // what every tensor may carry as noise of its inputs
+  double assumed_noise = 0;       // what every tensor may carry as noise of its inputs
+  bool has_calls_of_both = true;  // false: the calls of both are those of one run, and say nothing of the other's code
 };
 
 // The comparison of one rank, without files. `measures` and `describe` are asked only where values are not the same bit

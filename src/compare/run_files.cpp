@@ -138,7 +138,8 @@ compare::Measures measures_of(compare::RunValues& values) {
 compare::Describe describe_by(const compare::RunValues& values) {
   return {.pair = [&](const Item& x, const Item& y) { return values.describe(x, y); },
           .update = [&](const auto& x, const auto& y) { return values.describe_update(x, y); },
-          .event = {}};
+          .event = {},
+          .code = {}};
 }
 
 compare::PartialDiff diff_by_ranks(const Reader& a, const Reader& b, const RunDiffOptions& options) {
@@ -149,7 +150,10 @@ compare::PartialDiff diff_by_ranks(const Reader& a, const Reader& b, const RunDi
   const ContentSource content = values.content_source();
   Measures measures = measures_of(values);
   measures.release = [&](const Lane& x, const Lane& y) { release(a, x), release(b, y); };
-  const Describe describe = describe_by(values);
+  CodeComparison codes(
+      [&](int run, const std::string& fingerprint) { return (run == 0 ? a : b).source_text(fingerprint); });
+  Describe describe = describe_by(values);
+  describe.code = [&](const CodeOfModule& x, const CodeOfModule& y) { return codes.compare(x, y); };
   PartialDiff diff{.a = a.path().string(), .b = b.path().string(), .max_origins = options.max_origins};
   note_states(a, b, diff);
   const std::vector<int> ranks = ranks_to_compare(a, b, options.ranks);
@@ -215,8 +219,11 @@ RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& o
     return metrics;
   };
   describe.event = [&](int run, const Item& item) { return runs.event_of(run, item, interner); };
-  const RankTimelines both{
-      .rank = 0, .a = std::move(runs.timelines[0]), .b = std::move(runs.timelines[1]), .assumed_noise = runs.roundoff};
+  const RankTimelines both{.rank = 0,
+                           .a = std::move(runs.timelines[0]),
+                           .b = std::move(runs.timelines[1]),
+                           .assumed_noise = runs.roundoff,
+                           .has_calls_of_both = false};
   RunDiffOptions unmapped = options;
   unmapped.map.clear();   // the modules have one name already
   unmapped.on_pair = {};  // wholes are no events

@@ -111,5 +111,6 @@ inline constexpr double kUpdateOfFactor = 3;
 // Lists in a report beyond these are counted.
 inline constexpr std::size_t kListedClasses = 10;
 inline constexpr std::size_t kListedCalls = 5;
+inline constexpr std::size_t kListedAttributes = 200;
 
 }  // namespace tenscope::compare::thresholds

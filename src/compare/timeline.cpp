@@ -57,13 +57,17 @@ std::string raised_by(const std::string& meta) {
   return std::string(raised);
 }
 
-// The arguments of a module's forward, from the meta of a call's beginning, as JSON.
-std::string arguments_in(const std::string& meta) {
-  if (meta.find("\"arguments\"") == std::string::npos) return {};
-  simdjson::dom::parser parser;
-  simdjson::dom::element arguments;
-  if (parser.parse(meta)["arguments"].get(arguments) != simdjson::SUCCESS) return {};
-  return simdjson::minify(arguments);
+// What the first call of a module says of it; nothing of a later one.
+std::string_view description_in(const std::string& meta) {
+  return meta.find("\"arguments\"") == std::string::npos ? std::string_view() : meta;
+}
+
+int training_in(const std::string& meta) {
+  constexpr std::string_view kTraining = "\"training\":";
+  const std::size_t at = meta.find(kTraining);
+  if (at == std::string::npos) return -1;
+  const std::size_t word = meta.find_first_not_of(' ', at + kTraining.size());
+  return word == std::string::npos ? -1 : meta.compare(word, 4, "true") == 0 ? 1 : 0;
 }
 
 // Which part of a tensor this is: its coordinate along each axis of the mesh along which it is not replicated.
@@ -100,7 +104,10 @@ Item make_item(const Event& event, EventId id, Interner& interner) {
   set_value(item, event.value, interner);
   if (item.is_tensor()) item.part = interner.text(part_in(event.meta));
   if (event.kind == EventKind::Note && item.text == 0) item.text = interner.text(event.meta);
-  if (event.kind == EventKind::Enter) item.text = interner.text(arguments_in(event.meta));
+  if (event.kind == EventKind::Enter) {
+    item.text = interner.text(description_in(event.meta));
+    item.integer = training_in(event.meta);
+  }
   if (event.kind == EventKind::Exit) item.text = interner.text(raised_by(event.meta));
   return item;
 }

@@ -47,13 +47,13 @@ struct Item {
   TextId parameter = 0;  // the tail of a parameter or buffer, also for its gradient: "weight"
   TextId shape = 0;      // as text, "2x3"
   TextId part = 0;       // of a tensor that is spread over ranks: which part, "S(0)@1"; empty where it is whole
-  // A text value; the digits of a big integer; the meta of a note; what a call raised; the arguments that a module
-  // takes, as JSON.
+  // A text value; the digits of a big integer; the meta of a note; what a call raised; what the first call of a module
+  // says of it, as JSON.
   TextId text = 0;
   std::int64_t step = 0, call = 0;
   std::uint64_t thread = 0;
   Fingerprint fingerprint;
-  std::int64_t integer = 0;  // of Bool and Integer
+  std::int64_t integer = 0;  // of Bool and Integer; of an Enter 1: in training, 0: not, -1: not known
   double number = 0;         // of Float
   double abs_max = 0;        // of a tensor's finite elements
 

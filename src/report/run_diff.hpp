@@ -100,6 +100,13 @@ std::string layout_note_in_words(const DiffNote& note);
 std::string note_in_words(const DiffNote& note);
 std::string setting_in_words(const DiffSetting& setting);
 
+// The code of a blamed module (run_diff_code.cpp), a row each: where it is, whether it differs, which attributes do.
+std::vector<std::pair<std::string, std::string>> code_in_words(const RunDiff& diff, const DiffOrigin& origin);
+// "eps 1e-05 → 1e-06".
+std::string attribute_in_words(const DiffAttribute& attribute);
+// Of modules other than the blamed one, a line each, and a last one that counts the rest; nothing where there are none.
+std::vector<std::string> other_attributes_in_words(const RunDiff& diff, std::size_t most);
+
 // "3 tensors", "1 tensor".
 std::string plural(std::size_t count, std::string_view one);
 

@@ -67,7 +67,10 @@ std::vector<std::pair<std::string, std::string>> evidence_in_words(const RunDiff
   if (!metrics.rows.empty()) rows.emplace_back("only in rows", metrics.rows);
   if (origin.seen_as != origin.place.name) rows.emplace_back("first seen in", origin.seen_as);
   if (origin.last_agreeing) rows.emplace_back("last agreeing", place_in_words(*origin.last_agreeing));
-  if (!origin.place.site.empty()) rows.emplace_back("source", origin.place.site);
+  if (origin.code)
+    for (auto& row : code_in_words(diff, origin)) rows.push_back(std::move(row));
+  else if (!origin.place.site.empty())
+    rows.emplace_back("source", origin.place.site);
   if (origin.tensors > 1)
     rows.emplace_back("together with", plural(origin.tensors - 1, "tensor") + " of the same kind");
   if (diff.rounding) rows.emplace_back("after it", rounding_in_words(*diff.rounding));

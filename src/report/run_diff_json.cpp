@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <charconv>
 #include <cmath>
 
@@ -51,6 +54,9 @@ class Writer {
     json_.key("rows");
     diff.rows ? rows(*diff.rows) : static_cast<void>(json_.null());
     texts("settings", diff.settings, setting_in_words);
+    json_.key("attributes");
+    attributes(diff.attributes, true);
+    count("attribute_count", diff.attribute_count);
     texts("notes", diff.notes, note_in_words);
     json_.key("counts").begin_object();
     count("first_run", diff.total_a);
@@ -201,6 +207,53 @@ class Writer {
     optional_place(origin.last_agreeing);
     json_.key("metrics");
     metrics(origin.metrics);
+    code(origin.code);
+    json_.end_object();
+  }
+
+  void attributes(const std::vector<DiffAttribute>& all, bool has_module) {
+    json_.begin_array();
+    for (const DiffAttribute& one : all) {
+      json_.begin_object();
+      if (has_module) json_.key("root").text(one.root).key("module").text(one.module);
+      json_.key("name").text(one.name);
+      for (const auto& [side, value] : {std::pair{"a", &one.a}, {"b", &one.b}})
+        if (!value->empty()) json_.key(side).raw(*value);
+      json_.end_object();
+    }
+    json_.end_array();
+  }
+
+  void text_or_null(std::string_view name, const std::string& text) {
+    json_.key(name);
+    text.empty() ? json_.null() : json_.text(text);
+  }
+
+  void code(const std::optional<DiffCode>& code) {
+    json_.key("source_diff");
+    if (code && !code->lines.empty())
+      json_.text(fmt::format("{}\n", fmt::join(code->lines, "\n")));
+    else
+      json_.null();
+    json_.key("code");
+    if (!code) {
+      json_.null();
+      return;
+    }
+    json_.begin_object();
+    text_or_null("class_a", code->class_a);
+    text_or_null("class_b", code->class_b);
+    text_or_null("site_a", code->site_a);
+    text_or_null("site_b", code->site_b);
+    json_.key("source").text(to_string(code->source));
+    text_or_null("why_unknown", code->why_unknown);
+    count("lines_removed", code->removed);
+    count("lines_added", code->added);
+    count("lines_left_out", code->left_out);
+    json_.key("elsewhere").begin_array();
+    for (const std::string& name : code->elsewhere) json_.text(name);
+    json_.end_array().key("attributes");
+    attributes(code->attributes, false);
     json_.end_object();
   }
 

@@ -14,6 +14,9 @@ bool is_of_weights(const DiffNote& note) {
   return note.kind == DiffNote::Kind::Exchanged || note.kind == DiffNote::Kind::OddLayout;
 }
 
+constexpr std::string_view kSourceRow = "source";
+constexpr std::size_t kShownAttributes = 3;
+
 class TextReport {
  public:
   TextReport(const RunDiff& diff, const RunDiffTextOptions& options) : diff_(diff), options_(options) {}
@@ -67,8 +70,23 @@ class TextReport {
   }
 
   void evidence(const DiffOrigin& origin) {
-    for (const auto& [name, text] : evidence_in_words(diff_, origin)) field(name, text);
+    for (const auto& [name, text] : evidence_in_words(diff_, origin)) {
+      field(name, text);
+      if (name == kSourceRow && origin.code) changed_lines(*origin.code);
+    }
+    fields("elsewhere", other_attributes_in_words(diff_, kShownAttributes));
     fields("to see it", show_commands(diff_, origin));
+  }
+
+  void changed_lines(const DiffCode& code) {
+    for (const std::string& text : code.lines) {
+      const char mark = text.empty() ? ' ' : text.front();
+      const bool is_of_file = text.starts_with("--- ") || text.starts_with("+++ ");
+      const char* color = is_of_file ? "1" : mark == '-' ? "31" : mark == '+' ? "32" : mark == '@' ? "36" : "";
+      const bool is_colored = options_.color && *color != 0;
+      field("", is_colored ? fmt::format("\x1b[{}m{}\x1b[0m", color, text) : text);
+    }
+    if (code.left_out > 0) field("", fmt::format("... {} more of this", plural(code.left_out, "line")));
   }
 
   void rows(const DiffRows& all) { fields("rows", rows_in_words(all)); }

@@ -1,0 +1,319 @@
+#include "compare/module_code.hpp"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "compare/line_diff.hpp"
+#include "compare/thresholds.hpp"
+#include "tenscope/error.hpp"
+
+namespace tenscope {
+
+std::string_view to_string(DiffSource source) noexcept {
+  constexpr std::array<std::string_view, 4> kNames = {"unknown", "same", "differs", "another"};
+  return kNames[static_cast<std::size_t>(source)];
+}
+
+}  // namespace tenscope
+
+namespace tenscope::compare {
+namespace {
+
+constexpr std::size_t kMostLines = 30;      // of a diff of sources
+constexpr std::size_t kMostElsewhere = 20;  // names of other definitions that differ
+constexpr std::string_view kModuleLevel = "<module>";
+constexpr double kMostOfAnother = 0.3;  // of the shorter class' lines, that two classes have in common
+
+std::string_view run_name(int run) { return run == 0 ? "first" : "second"; }
+
+KeptFile kept_file(const SourceOfModule& source, const Interner& interner) {
+  return {.file = std::string(interner.text(source.file)),
+          .fingerprint = std::string(interner.text(source.fingerprint)),
+          .left_out = std::string(interner.text(source.left_out))};
+}
+
+std::string_view qualified_name(const CodeOfModule& code) {
+  const std::size_t colon = code.class_path.find(':');
+  return colon == std::string::npos ? std::string_view(code.cls) : std::string_view(code.class_path).substr(colon + 1);
+}
+
+std::optional<std::size_t> line_of(std::string_view site) {
+  const std::size_t colon = site.rfind(':');
+  std::size_t line = 0;
+  if (colon == site.npos) return std::nullopt;
+  const auto read = std::from_chars(site.data() + colon + 1, site.data() + site.size(), line);
+  if (read.ec != std::errc() || line == 0) return std::nullopt;
+  return line - 1;
+}
+
+// What is not in a definition, without empty lines and comments.
+std::vector<std::string_view> outside_definitions(const PythonSource& source) {
+  std::vector<std::string_view> lines;
+  std::size_t at = 0;
+  const auto add_until = [&](std::size_t end) {
+    for (; at < end; ++at) {
+      const std::string_view line = source.lines()[at];
+      const std::size_t begin = line.find_first_not_of(" \t");
+      if (begin != line.npos && line[begin] != '#') lines.push_back(line);
+    }
+  };
+  for (const Definition& one : source.definitions()) {
+    if (one.begin < at) continue;
+    add_until(one.begin);
+    at = one.end;
+  }
+  add_until(source.lines().size());
+  return lines;
+}
+
+// Definitions of the outermost level that one text alone has, or that differ, and kModuleLevel where what stands around
+// them does. Two of one name are one.
+std::vector<std::string> differing_definitions(const PythonSource& a, const PythonSource& b) {
+  using Texts = std::map<std::string, std::vector<std::string_view>>;
+  std::vector<std::string> order;
+  const auto collect = [&](const PythonSource& source) {
+    Texts texts;
+    std::size_t end = 0;
+    for (const Definition& one : source.definitions()) {
+      if (one.begin < end) continue;  // inside the one before it
+      end = one.end;
+      auto& lines = texts[one.name];
+      for (const std::string_view line : source.lines_of(one)) lines.push_back(line);
+      if (std::ranges::find(order, one.name) == order.end()) order.push_back(one.name);
+    }
+    return texts;
+  };
+  Texts in_a = collect(a), in_b = collect(b);
+  in_a[std::string(kModuleLevel)] = outside_definitions(a);
+  in_b[std::string(kModuleLevel)] = outside_definitions(b);
+  order.emplace_back(kModuleLevel);
+  std::erase_if(order, [&](const std::string& name) {
+    const auto x = in_a.find(name), y = in_b.find(name);
+    return x != in_a.end() && y != in_b.end() && x->second == y->second;
+  });
+  return order;
+}
+
+std::string outermost(std::string_view name) { return std::string(name.substr(0, name.find('.'))); }
+
+std::size_t common_lines(const std::vector<std::string_view>& a, const std::vector<std::string_view>& b,
+                         const LineDiff& diff) {
+  return (a.size() + b.size() - diff.removed - diff.added) / 2;
+}
+
+}  // namespace
+
+CodeOfModule code_of(const ModuleTree& tree, const ModuleNode& node, const Interner& interner) {
+  CodeOfModule code{.cls = std::string(interner.text(node.cls)),
+                    .class_path = {},
+                    .site = std::string(interner.text(node.site)),
+                    .class_file = kept_file(node.class_source, interner),
+                    .forward_file = kept_file(node.forward_source, interner),
+                    .has_sources = tree.has_sources};
+  simdjson::dom::parser parser;
+  std::string_view path;
+  if (node.description != 0 && parser.parse(simdjson::padded_string(interner.text(node.description)))["class_path"].get(
+                                   path) == simdjson::SUCCESS)
+    code.class_path = path;
+  return code;
+}
+
+// A class in the text that a run keeps of its file, and the class that it has its forward from, where that is another.
+struct CodeComparison::Found {
+  const PythonSource *of_class = nullptr, *of_forward = nullptr;
+  const Definition *definition = nullptr, *forward_class = nullptr;
+  std::string site;
+  std::string trouble;
+};
+
+const PythonSource* CodeComparison::source(int run, const std::string& fingerprint, std::string& trouble) {
+  auto& known = sources_[fingerprint];
+  if (!known) {
+    try {
+      known = std::make_unique<PythonSource>(text_(run, fingerprint));
+    } catch (const Error& error) {
+      trouble = error.what();
+    }
+  }
+  return known.get();
+}
+
+CodeComparison::Found CodeComparison::find(int run, const CodeOfModule& code) {
+  Found found{.site = code.site};
+  const KeptFile& file = code.class_file;
+  const auto line = line_of(code.site);
+  const bool is_one_file = code.forward_file.file == file.file;
+  if (!code.has_sources) {
+    found.trouble = fmt::format("the {} run keeps no sources", run_name(run));
+  } else if (!file.left_out.empty()) {
+    found.trouble = fmt::format("the {} run does not keep {}: {}", run_name(run), file.file, file.left_out);
+  } else if (file.fingerprint.empty()) {
+    found.trouble = fmt::format("the {} run does not keep the source of {}", run_name(run), code.cls);
+  } else if ((found.of_class = source(run, file.fingerprint, found.trouble)) != nullptr) {
+    found.definition = found.of_class->find_class(qualified_name(code), is_one_file ? line : std::nullopt);
+    if (found.definition == nullptr)
+      found.trouble = fmt::format("the class {} was not found in what the {} run keeps of {}", qualified_name(code),
+                                  run_name(run), file.file);
+  }
+  if (found.definition == nullptr) return found;
+  if (code.site.empty()) {
+    const Definition* forward = found.of_class->find(found.definition->name + ".forward");
+    found.site = fmt::format("{}:{}", file.file, (forward != nullptr ? forward : found.definition)->line + 1);
+  } else if (line && !code.forward_file.fingerprint.empty()) {
+    found.of_forward = source(run, code.forward_file.fingerprint, found.trouble);
+    if (found.of_forward != nullptr) found.forward_class = found.of_forward->innermost_class(*line);
+    if (found.forward_class == found.definition) found.forward_class = nullptr;
+  }
+  return found;
+}
+
+DiffCode CodeComparison::compare(const CodeOfModule& a, const CodeOfModule& b) {
+  const Found x = find(0, a), y = find(1, b);
+  DiffCode code{.class_a = a.class_path, .class_b = b.class_path, .site_a = x.site, .site_b = y.site};
+  if (x.definition == nullptr || y.definition == nullptr) {
+    code.why_unknown = x.definition == nullptr ? x.trouble : y.trouble;
+    if (x.definition == nullptr && y.definition == nullptr && !a.has_sources && !b.has_sources)
+      code.why_unknown = "neither run keeps sources";
+    return code;
+  }
+  const auto add = [&](const Definition& first, const PythonSource& of_first, const std::string& file_a,
+                       const Definition& second, const PythonSource& of_second, const std::string& file_b) {
+    const auto lines_a = of_first.lines_of(first), lines_b = of_second.lines_of(second);
+    const LineDiff diff = diff_lines(lines_a, lines_b, {.first_a = first.begin, .first_b = second.begin});
+    if (diff.lines.empty()) return;
+    const bool is_another =
+        first.name != second.name && static_cast<double>(common_lines(lines_a, lines_b, diff)) <
+                                         kMostOfAnother * static_cast<double>(std::min(lines_a.size(), lines_b.size()));
+    code.source = is_another ? DiffSource::Another : DiffSource::Differs;
+    code.removed += diff.removed;
+    code.added += diff.added;
+    if (is_another) return;
+    code.lines.push_back("--- " + file_a);
+    code.lines.push_back("+++ " + file_b);
+    code.lines.insert(code.lines.end(), diff.lines.begin(), diff.lines.end());
+  };
+  code.source = DiffSource::Same;
+  add(*x.definition, *x.of_class, a.class_file.file, *y.definition, *y.of_class, b.class_file.file);
+  if (x.forward_class != nullptr && y.forward_class != nullptr)
+    add(*x.forward_class, *x.of_forward, a.forward_file.file, *y.forward_class, *y.of_forward, b.forward_file.file);
+  if (code.lines.size() > kMostLines) {
+    code.left_out = code.lines.size() - kMostLines;
+    code.lines.resize(kMostLines);
+  }
+  if (code.source != DiffSource::Another && x.of_class != y.of_class) {
+    code.elsewhere = differing_definitions(*x.of_class, *y.of_class);
+    std::set<std::string> shown = {outermost(x.definition->name), outermost(y.definition->name)};
+    if (x.forward_class != nullptr && x.of_forward == x.of_class) shown.insert(outermost(x.forward_class->name));
+    std::erase_if(code.elsewhere, [&](const std::string& name) { return shown.contains(name); });
+    if (code.elsewhere.size() > kMostElsewhere) code.elsewhere.resize(kMostElsewhere);
+  }
+  return code;
+}
+
+namespace {
+
+using Attributes = std::vector<std::pair<std::string, std::string>>;  // values as JSON, in the order of the recording
+
+std::optional<Attributes> attributes_of(const ModuleNode& node, const Interner& interner) {
+  simdjson::dom::parser parser;
+  simdjson::dom::object object;
+  if (node.description == 0 || parser.parse(simdjson::padded_string(interner.text(node.description)))["attributes"].get(
+                                   object) != simdjson::SUCCESS)
+    return std::nullopt;
+  Attributes attributes;
+  for (const auto& [name, value] : object) attributes.emplace_back(name, simdjson::minify(value));
+  return attributes;
+}
+
+// 1 and 1.0 are one number.
+bool is_same_value(const std::string& x, const std::string& y) {
+  if (x == y) return true;
+  double a = 0, b = 0;
+  const auto is_number = [](const std::string& text, double& into) {
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), into);
+    return read.ec == std::errc() && read.ptr == text.data() + text.size();
+  };
+  return is_number(x, a) && is_number(y, b) && a == b;
+}
+
+// "config." of "config.hidden_act": which is told at one module, the outermost.
+std::string_view config_of(std::string_view name) {
+  const std::size_t dot = name.find('.');
+  return dot == name.npos ? std::string_view() : name.substr(0, dot + 1);
+}
+
+bool has_config(const Attributes& attributes, std::string_view config) {
+  return std::ranges::any_of(attributes, [&](const auto& one) { return one.first.starts_with(config); });
+}
+
+const std::string* find(const Attributes& attributes, std::string_view name) {
+  const auto found = std::ranges::find(attributes, name, &Attributes::value_type::first);
+  return found == attributes.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+std::vector<DiffAttribute> compare_attributes(const ModuleNode& a, const ModuleNode& b, const Interner& interner) {
+  std::vector<DiffAttribute> differences;
+  if (a.description == b.description) return differences;
+  const auto in_a = attributes_of(a, interner), in_b = attributes_of(b, interner);
+  if (!in_a || !in_b) return differences;
+  const auto add = [&](const std::string& name, const std::string* x, const std::string* y) {
+    if (x != nullptr && y != nullptr && is_same_value(*x, *y)) return;
+    const std::string_view config = config_of(name);
+    if (!config.empty() && (!has_config(*in_a, config) || !has_config(*in_b, config))) return;
+    differences.push_back({.root = std::string(interner.text(a.root)),
+                           .module = a.path,
+                           .name = name,
+                           .a = x != nullptr ? *x : "",
+                           .b = y != nullptr ? *y : ""});
+  };
+  for (const auto& [name, value] : *in_a) add(name, &value, find(*in_b, name));
+  for (const auto& [name, value] : *in_b)
+    if (find(*in_a, name) == nullptr) add(name, nullptr, &value);
+  return differences;
+}
+
+std::vector<DiffAttribute> compare_attributes(const Alignment& alignment, const Interner& interner) {
+  std::vector<DiffAttribute> all;
+  std::vector<std::pair<std::uint64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < alignment.tree_a.nodes.size(); ++i)
+    if (alignment.module_to_b[i] >= 0) order.emplace_back(alignment.tree_a.nodes[i].order, i);
+  std::ranges::sort(
+      order, {}, [&](const auto& one) { return std::pair(one.first, alignment.tree_a.nodes[one.second].path.size()); });
+  for (const auto& [first_call, i] : order) {
+    const ModuleNode& b = alignment.tree_b.nodes[static_cast<std::size_t>(alignment.module_to_b[i])];
+    auto found = compare_attributes(alignment.tree_a.nodes[i], b, interner);
+    std::move(found.begin(), found.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+std::vector<DiffAttribute> compare_dtypes(const ModuleNode& a, const ModuleNode& b, const LanePair& lane,
+                                          const Interner& interner) {
+  const auto collect = [&](const Lane& of, const ModuleNode& node) {
+    std::map<std::string_view, DType> dtypes;  // as they are first recorded
+    for (const Item& item : of.items)
+      if (item.io == Io::Param && item.is_tensor() && item.root == node.root && interner.text(item.scope) == node.path)
+        dtypes.try_emplace(interner.text(item.parameter), item.dtype);
+    return dtypes;
+  };
+  std::vector<DiffAttribute> differences;
+  const auto in_a = collect(*lane.a, a), in_b = collect(*lane.b, b);
+  for (const auto& [name, dtype] : in_a) {
+    const auto other = in_b.find(name);
+    if (other != in_b.end() && other->second != dtype)
+      differences.push_back({.root = std::string(interner.text(a.root)),
+                             .module = a.path,
+                             .name = fmt::format("dtype of {}", name),
+                             .a = fmt::format("\"{}\"", to_string(dtype)),
+                             .b = fmt::format("\"{}\"", to_string(other->second))});
+  }
+  return differences;
+}
+
+}  // namespace tenscope::compare

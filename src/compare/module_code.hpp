@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compare/align.hpp"
+#include "compare/module_tree.hpp"
+#include "compare/python_source.hpp"
+#include "tenscope/diff.hpp"
+
+namespace tenscope::compare {
+
+// A source file that a run may keep.
+struct KeptFile {
+  std::string file;         // empty: nothing says which
+  std::string fingerprint;  // empty: it is not kept
+  std::string left_out;     // why
+};
+
+// What a run knows of the code of a module.
+struct CodeOfModule {
+  std::string cls;         // "Block"
+  std::string class_path;  // "model:Block"; empty: not recorded
+  std::string site;        // of its forward; empty: not recorded
+  KeptFile class_file, forward_file;
+  bool has_sources = false;  // the run keeps some
+};
+CodeOfModule code_of(const ModuleTree& tree, const ModuleNode& node, const Interner& interner);
+
+// Compares the sources that two runs keep. The text of a run (0, 1) is asked for once by its fingerprint; what that
+// throws is said. Not thread-safe.
+class CodeComparison {
+ public:
+  using Text = std::function<std::string(int run, const std::string& fingerprint)>;
+  explicit CodeComparison(Text text) : text_(std::move(text)) {}
+
+  DiffCode compare(const CodeOfModule& a, const CodeOfModule& b);
+
+ private:
+  struct Found;
+  const PythonSource* source(int run, const std::string& fingerprint, std::string& trouble);
+  Found find(int run, const CodeOfModule& code);
+
+  Text text_;
+  std::map<std::string, std::unique_ptr<PythonSource>> sources_;  // by fingerprint
+};
+
+// The plain attributes of two modules that differ: those that both runs know.
+std::vector<DiffAttribute> compare_attributes(const ModuleNode& a, const ModuleNode& b, const Interner& interner);
+// Of all modules that both runs have, in the order of their calls.
+std::vector<DiffAttribute> compare_attributes(const Alignment& alignment, const Interner& interner);
+// Whether a module's parameters have another dtype in the second run, as if it were an attribute.
+std::vector<DiffAttribute> compare_dtypes(const ModuleNode& a, const ModuleNode& b, const LanePair& lane,
+                                          const Interner& interner);
+
+}  // namespace tenscope::compare

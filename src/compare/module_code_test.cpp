@@ -1,0 +1,127 @@
+#include "compare/module_code.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tenscope/error.hpp"
+
+namespace tenscope::compare {
+namespace {
+
+constexpr const char* kModel =
+    "class Base:\n"
+    "    def forward(self, x):\n"
+    "        return x\n"
+    "\n"
+    "class Net(Base):\n"
+    "    def __init__(self):\n"
+    "        self.eps = 1\n"
+    "\n"
+    "class Other:\n"
+    "    y = 1\n";
+
+class ModuleCode : public ::testing::Test {
+ protected:
+  CodeComparison comparison_{[this](int run, const std::string& fingerprint) {
+    const auto found = texts_.find(fingerprint);
+    if (found == texts_.end()) throw Error(ErrorCode::NotFound, "no such text in run " + std::to_string(run));
+    return found->second;
+  }};
+  std::map<std::string, std::string> texts_;
+
+  CodeOfModule net(const std::string& fingerprint, const std::string& text) {
+    texts_[fingerprint] = text;
+    const KeptFile file{.file = "model.py", .fingerprint = fingerprint, .left_out = {}};
+    return {.cls = "Net",
+            .class_path = "model:Net",
+            .site = "model.py:2",
+            .class_file = file,
+            .forward_file = file,
+            .has_sources = true};
+  }
+
+  static std::string replaced(std::string text, const std::string& from, const std::string& to) {
+    return text.replace(text.find(from), from.size(), to);
+  }
+};
+
+TEST_F(ModuleCode, OneTextIsTheSame) {
+  const DiffCode code = comparison_.compare(net("a", kModel), net("a", kModel));
+  EXPECT_EQ(code.source, DiffSource::Same);
+  EXPECT_TRUE(code.lines.empty() && code.elsewhere.empty() && code.why_unknown.empty());
+  EXPECT_EQ(code.site_a, "model.py:2");
+}
+
+TEST_F(ModuleCode, ShowsTheClassAndTheOneThatHasItsForward) {
+  const DiffCode own = comparison_.compare(net("a", kModel), net("b", replaced(kModel, "eps = 1", "eps = 2")));
+  EXPECT_EQ(own.source, DiffSource::Differs);
+  EXPECT_EQ(own.lines,
+            (std::vector<std::string>{"--- model.py", "+++ model.py", "@@ -5,3 +5,3 @@", " class Net(Base):",
+                                      "     def __init__(self):", "-        self.eps = 1", "+        self.eps = 2"}));
+  const DiffCode base = comparison_.compare(net("a", kModel), net("c", replaced(kModel, "return x", "return -x")));
+  EXPECT_EQ(base.source, DiffSource::Differs);
+  EXPECT_EQ(base.lines.back(), "+        return -x");
+  EXPECT_TRUE(base.elsewhere.empty());
+}
+
+TEST_F(ModuleCode, OtherClassesAreNamedAndNotShown) {
+  const DiffCode code =
+      comparison_.compare(net("a", kModel), net("b", "import torch\n" + replaced(kModel, "y = 1", "y = 2")));
+  EXPECT_EQ(code.source, DiffSource::Same);
+  EXPECT_TRUE(code.lines.empty());
+  EXPECT_EQ(code.elsewhere, (std::vector<std::string>{"Other", "<module>"}));
+}
+
+TEST_F(ModuleCode, WhatIsNotKnownIsNotTheSame) {
+  const CodeOfModule known = net("a", kModel);
+  CodeOfModule old = known, cut = known, gone = known, unnamed = known;
+  old.has_sources = false;
+  old.class_file = {};
+  cut.class_file = {.file = "model.py", .fingerprint = {}, .left_out = "it is larger than 5 bytes"};
+  gone.class_file.fingerprint = "z";
+  unnamed.class_path = "model:Elsewhere";
+  const std::vector<std::pair<CodeOfModule, std::string>> cases = {
+      {old, "the second run keeps no sources"},
+      {cut, "the second run does not keep model.py: it is larger than 5 bytes"},
+      {gone, "no such text in run 1"},
+      {unnamed, "the class Elsewhere was not found in what the second run keeps of model.py"}};
+  for (const auto& [other, why] : cases) {
+    const DiffCode code = comparison_.compare(known, other);
+    EXPECT_EQ(code.source, DiffSource::Unknown);
+    EXPECT_EQ(code.why_unknown, why);
+  }
+  EXPECT_EQ(comparison_.compare(old, old).why_unknown, "neither run keeps sources");
+}
+
+TEST_F(ModuleCode, LongChangesAreCut) {
+  std::string a = "class Net:\n", b = "class Net:\n";
+  for (int i = 0; i < 100; ++i) {
+    a += "    a" + std::to_string(i) + " = 1\n";
+    b += "    b" + std::to_string(i) + " = 1\n";
+  }
+  const DiffCode code = comparison_.compare(net("a", a), net("b", b));
+  EXPECT_EQ(code.lines.size(), 30U);
+  EXPECT_EQ(code.removed + code.added, 200U);
+  EXPECT_EQ(code.left_out, 204U - 30U);  // two names of files, a place, a line that stays
+}
+
+TEST_F(ModuleCode, AttributesAreComparedAsValues) {
+  Interner interner;
+  const auto node = [&](const char* attributes) {
+    ModuleNode node;
+    node.root = interner.text("Net#0");
+    node.path = "norm";
+    node.description = interner.text(std::string(R"({"arguments":[],"attributes":)") + attributes + "}");
+    return node;
+  };
+  const auto found = compare_attributes(node(R"({"eps":1e-05,"p":1,"act":"relu","dim":[2],"gone":null,"config.a":1})"),
+                                        node(R"({"eps":1e-06,"p":1.0,"act":"relu","dim":[3],"more":true})"), interner);
+  std::vector<std::string> texts;
+  for (const DiffAttribute& one : found) texts.push_back(one.name + " " + one.a + " " + one.b);
+  EXPECT_EQ(texts, (std::vector<std::string>{"eps 1e-05 1e-06", "dim [2] [3]", "gone null ", "more  true"}));
+  ModuleNode old = node("{}");
+  old.description = 0;
+  EXPECT_TRUE(compare_attributes(old, node(R"({"eps":1})"), interner).empty());
+}
+
+}  // namespace
+}  // namespace tenscope::compare
