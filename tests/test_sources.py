@@ -120,6 +120,12 @@ def test_the_text_that_ran_is_kept_once(runs):
     assert (runs["plain"] / "sources" / f"{told[0].meta['fp']}.py").read_text() == MODEL
 
 
+def test_lines_of_operations_have_their_source(tmp_path):
+    run = tenscope.open(record(tmp_path, "ops", MODEL, "--ops", ":loss"))
+    assert any(event.io == "op" and event.site == "train.py:6" for event in run.events(kind="value"))
+    assert run.sources["train.py"] == TRAIN
+
+
 def test_every_module_says_its_file(runs):
     run = tenscope.open(runs["plain"])
     block = next(e for e in run.events(kind="enter") if e.scope == "blocks.0")

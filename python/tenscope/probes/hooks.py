@@ -93,6 +93,10 @@ class Probe:
         if info is not None and info.wanted:
             self.note_once("shapes_only", {"reason": reason}, info)
 
+    def kept_sources(self):
+        """What keeps the run's sources; None where nothing does."""
+        return getattr(self.run, "kept_sources", None)
+
     # Life.
 
     def install(self) -> None:
@@ -207,7 +211,7 @@ class Probe:
 
     def _record_enter(self, frame: Frame, module, args) -> None:
         info = frame.info
-        if not info.is_described and (sources := getattr(self.run, "kept_sources", None)) is not None:
+        if not info.is_described and (sources := self.kept_sources()) is not None:
             sources.keep_class(class_of(module))
         self.record(
             info.path,

@@ -169,6 +169,7 @@ class Operations(TorchDispatchMode):
         self._values = values
         self._functions: dict[object, Function] = {}
         self._lines: dict[tuple[CodeType, int], Line] = {}
+        self._new_codes: list[CodeType] = []  # whose sources are still to be kept
         self._made_at: dict[int, tuple[Line | None, Scope]] = {}  # by the number of a node of the graph
         self._known: set[str] = set()  # contents that an event has
         # Storages that were never written to. A weak reference keeps its address from being given to another.
@@ -243,6 +244,7 @@ class Operations(TorchDispatchMode):
                 line = self._lines.get(key)
                 if line is None:
                     line = self._lines[key] = Line(code.co_filename, frame.f_lineno, code.co_name)
+                    self._new_codes.append(code)
                 return line
             frame = frame.f_back
         return None
@@ -308,6 +310,10 @@ class Operations(TorchDispatchMode):
             meta=f"{{{meta}}}",
             values=self._values,
         )
+        while self._new_codes:
+            code = self._new_codes.pop()
+            if (sources := self._probe().kept_sources()) is not None:
+                sources.keep_code(code)
 
     def _add_unset(self, result) -> None:
         self._unset = {key: ref for key, ref in self._unset.items() if not ref.expired()}

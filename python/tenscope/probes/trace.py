@@ -248,7 +248,7 @@ class TraceProbe(Probe):
         return self._owner._ops.scope_in(stack) if self.on and stack else None
 
     def record_op(self, *args, **kwargs) -> None:
-        self.record(*args, step=self._run.current_step, **kwargs)
+        self.record(*args, step=self.run.current_step, **kwargs)
 
     def is_inside(self) -> bool:
         return self.on and bool(self.stack())
