@@ -181,6 +181,7 @@ def test_limits(run):
     assert sum("." not in name for name in meta["attributes"]) == 64
     assert sum("." in name for name in meta["attributes"]) == 200
     assert meta["attributes_left_out"] == 36
+    del meta["build"]  # it has limits of its own
     assert len(json.dumps(meta)) < 10_000
 
 

@@ -68,10 +68,11 @@ constexpr Command kCommands[] = {
      "  tenscope push runs s3://bucket/runs/baseline --follow\n"
      "  tenscope diff s3://bucket/runs/baseline runs/new",
      prepare_push},
-    {"repro", "Tell how to run a recording again, or what differs from here and now",
+    {"repro", "Tell how to run a recording again, what differs from here and now, or make one call of it again",
      "  tenscope repro runs/20261115_201530\n"
      "  tenscope repro runs --check\n"
-     "  tenscope repro runs --into again && again/run.sh",
+     "  tenscope repro runs --into again && again/run.sh\n"
+     "  tenscope repro runs --call blocks.3.attn -o case && python case/repro.py",
      prepare_repro},
     {"check", "Look a run over: NaN, overflow, dead units, gradients, ranks out of step",
      "  tenscope check runs\n"

@@ -30,6 +30,7 @@ from tenscope.launch.layout import Layout, watch_meshes
 from tenscope.launch.options import Options
 from tenscope.launch.when_imported import WhenImported
 from tenscope.metadata.packages import imported_versions
+from tenscope.probes.build import autocast_in_force
 from tenscope.probes.hooks import Probe, What
 from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, Root
 from tenscope.probes.ops import Operations, Scope, Wanted
@@ -506,7 +507,7 @@ def settings_in_force() -> dict[str, dict]:
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
             "cuda_matmul_tf32": _quietly(lambda: matmul.allow_tf32),
             "cudnn_tf32": _quietly(lambda: cudnn.allow_tf32),
-            "autocast": _autocast(),
+            "autocast": autocast_in_force(),
         },
         "backends": {
             "mkldnn": torch.backends.mkldnn.enabled,
@@ -535,12 +536,6 @@ def optimizer_steps(optimizer) -> float | None:
     """How many steps it has counted before this one, where it counts them: a correction of its averages depends on it."""
     counts = [state["step"] for state in optimizer.state.values() if "step" in state]
     return max((float(count) for count in counts), default=None)
-
-
-def _autocast() -> str:
-    """The device types and dtypes that autocast is on for, "cpu bfloat16"; empty: none."""
-    kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
-    return ", ".join(f"{kind} {str(torch.get_autocast_dtype(kind)).removeprefix('torch.')}" for kind in kinds)
 
 
 def _quietly(read):

@@ -22,7 +22,7 @@ from pathlib import Path
 from tenscope import _core
 from tenscope.errors import Error
 from tenscope.launch.again import run_again
-from tenscope.metadata.repro import Recorded, Trouble, newest_run
+from tenscope.metadata.repro import Recorded, Trouble, newest_run, split_command
 
 # Places inside a module's call; all others are looked for in the whole step.
 _IN_MODULE = {"output", "submodule_input", "changed_input", "buffer", "extra_input"}
@@ -57,14 +57,7 @@ class Side:
         """The interpreter with its options, and the program with its arguments."""
         program = self.recorded.program
         words = self._command or [program["executable"], *program["arguments"]]
-        at = 1
-        while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "-c", "-"):
-            at += 2 if words[at] in ("-W", "-X") else 1
-        python, rest = words[:at], words[at:]
-        if rest[:2] == ["-m", "tenscope.run"]:
-            from tenscope.launch.command import split
-
-            rest = split(rest[2:])[1]
+        python, rest = split_command(words)
         if not rest or rest[0] in ("-c", "-"):
             raise Trouble(f"{self.label} is no script or module that can be run again: {shlex.join(words)}")
         return python, rest

@@ -79,6 +79,11 @@ class Recorded:
         }
 
     @property
+    def script_words(self) -> list[str]:
+        """The program and its arguments, without the interpreter and the words of `tenscope run`."""
+        return split_command([self.program["executable"], *self.program["arguments"]])[1]
+
+    @property
     def relevant_environment(self) -> dict[str, str]:
         variables = self.runtime["environment_variables"]
         return {n: v for n, v in variables.items() if _RELEVANT.match(n) and v != runtime.REDACTED}
@@ -94,6 +99,19 @@ class Recorded:
         if not root or not Path(folder).is_relative_to(root):
             return "."
         return str(Path(folder).relative_to(root))
+
+
+def split_command(words: list[str]) -> tuple[list[str], list[str]]:
+    """The interpreter with its options, and the program with its arguments, without the words of `tenscope run`."""
+    at = 1
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "-c", "-"):
+        at += 2 if words[at] in ("-W", "-X") else 1
+    python, program = words[:at], words[at:]
+    if program[:2] == ["-m", "tenscope.run"]:
+        from tenscope.launch.command import split
+
+        program = split(program[2:])[1]
+    return python, program
 
 
 def newest_run(path: str) -> Path:
@@ -239,7 +257,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="tenscope repro", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="examples:\n  tenscope repro runs/20261115_201530\n  tenscope repro runs --check\n"
-        "  tenscope repro runs --into again && again/run.sh",
+        "  tenscope repro runs --into again && again/run.sh\n"
+        "  tenscope repro runs --call blocks.3.attn -o case && python case/repro.py",
     )  # fmt: skip
     parser.add_argument("run", help="a run's folder, or a folder of runs: the newest in it")
     parser.add_argument(
@@ -251,9 +270,22 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--repo", metavar="PATH|URL", help="with --into: clone from there instead of the recorded folder"
     )
+    parser.add_argument("--call", metavar="MODULE", help="make a folder that makes one call of this module again")
+    parser.add_argument("--step", type=int, metavar="N", help="with --call: a call of this step (default: the first)")
+    parser.add_argument("--call-index", type=int, metavar="K", help="with --call: the call of this number")
+    parser.add_argument("--rank", type=int, metavar="R", help="with --call: as this rank recorded it")
+    parser.add_argument("-o", "--output", metavar="DIR", help="with --call: the folder to make")
     parser.add_argument("--json", action="store_true", help="answer with one JSON document")
     options = parser.parse_args(argv)
+    if options.call is None and (options.step, options.call_index, options.rank, options.output) != (None,) * 4:
+        parser.error("--step, --call-index, --rank and -o go with --call")
+    if options.call is not None and (options.check or options.into or options.repo):
+        parser.error("--check, --into and --repo are about the whole run: not with --call")
     try:
+        if options.call is not None:
+            from tenscope.metadata import reproducer
+
+            return reproducer.main(options)
         recorded = Recorded(newest_run(options.run))
         if options.into:
             made = make_checkout(recorded, Path(options.into), options.repo)

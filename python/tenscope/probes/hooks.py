@@ -23,6 +23,7 @@ from torch.nn.modules import module as _hooks
 from tenscope import _core
 from tenscope._core import CHANGED_INPUT_SUFFIX
 from tenscope.probes import grads
+from tenscope.probes.build import Builder, autocast_in_force, form_of
 from tenscope.probes.describe import describe
 from tenscope.probes.modules import ModuleInfo, Registry, class_of, forward_arguments
 from tenscope.probes.rehearsal import pipeline_stage, without_values
@@ -48,13 +49,14 @@ class What:
 class Frame:
     """A module call under way."""
 
-    __slots__ = ("call", "edges", "info", "module", "on", "saw_child", "spent_ns", "started_ns", "versions")
+    __slots__ = ("call", "edges", "info", "is_first", "module", "on", "saw_child", "spent_ns", "started_ns", "versions")
 
     def __init__(self, info: ModuleInfo, module, call: int, on: bool):
         self.info = info
         self.module = module
         self.call = call
         self.on = on
+        self.is_first = on and not info.is_described
         self.edges = None
         self.saw_child = False
         self.versions = None
@@ -70,6 +72,7 @@ class Probe:
         self.what = what
         self.fingerprint = fingerprint
         self.on = True
+        self.builder = Builder(registry.get)
         self.pending: list[grads.Contribution] = []
         self._local = threading.local()
         self._handles: list = []
@@ -213,6 +216,7 @@ class Probe:
         info = frame.info
         if not info.is_described and (sources := self.kept_sources()) is not None:
             sources.keep_class(class_of(module))
+        kwargs = sys._getframe(3).f_locals.get("kwargs")
         self.record(
             info.path,
             kind="enter",
@@ -222,7 +226,7 @@ class Probe:
             scope=info.path,
             cls=info.cls,
             call=frame.call,
-            meta=enter_meta(info, module),
+            meta=enter_meta(info, module, form_of(args, kwargs), self.builder),
         )
         what = self.what
         tracks_grads = what.grads and torch.is_grad_enabled()
@@ -230,7 +234,6 @@ class Probe:
             return
         inputs = Members()
         flatten(args, "", [], inputs)
-        kwargs = sys._getframe(3).f_locals.get("kwargs")
         if kwargs:
             flatten(kwargs, "", [], inputs)
         if what.inputs:
@@ -286,8 +289,13 @@ class Probe:
     def _record_exit(self, frame: Frame, module, elapsed_ns: int, error: BaseException | None) -> None:
         info = frame.info
         meta = f'{{"duration_ns":{elapsed_ns}}}'
-        if error is not None:
-            meta = json.dumps({"duration_ns": elapsed_ns, "raised": f"{type(error).__name__}: {error}"})
+        if error is not None or frame.is_first:
+            told: dict = {"duration_ns": elapsed_ns}
+            if error is not None:
+                told["raised"] = f"{type(error).__name__}: {error}"
+            if frame.is_first and (uncalled := self.builder.uncalled(module, info)):
+                told["uncalled"] = uncalled
+            meta = json.dumps(told)
         self.record(
             info.path,
             kind="exit",
@@ -416,18 +424,27 @@ class Probe:
             stack.clear()
 
 
-def enter_meta(info: ModuleInfo, module) -> str:
-    """The mode; the module's other names; in the first such event of a module, the arguments of its forward, its class
-    and its plain attributes."""
-    if info.is_described and not info.aliases:
-        return '{"training":true}' if module.training else '{"training":false}'
-    meta = {"training": module.training}
+def enter_meta(info: ModuleInfo, module, given: dict | int, builder: Builder) -> str:
+    """The modes; how the arguments are nested, where that is news; the module's other names; in the first such event
+    of a module, the arguments of its forward, its class and its attributes."""
+    has_grad, autocast = torch.is_grad_enabled(), autocast_in_force()
+    if info.is_described and not info.aliases and given == info.given and not autocast:
+        training = "true" if module.training else "false"
+        return f'{{"training":{training}}}' if has_grad else f'{{"training":{training},"grad":false}}'
+    meta: dict = {"training": module.training}
+    if not has_grad:
+        meta["grad"] = False
+    if autocast:
+        meta["autocast"] = autocast
     if info.aliases:
         meta["aliases"] = info.aliases
+    if given != info.given:
+        meta["given"] = info.given = given
     if not info.is_described:
         info.is_described = True
         meta["arguments"] = forward_arguments(module)
         meta.update(describe(module, class_of(module), info.root.told))
+        meta["build"] = builder.describe(module, info)
     return json.dumps(meta)
 
 

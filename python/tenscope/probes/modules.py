@@ -97,6 +97,7 @@ class ModuleInfo:
         "callable",
         "cls",
         "counter",
+        "given",
         "is_described",
         "module",
         "path",
@@ -117,6 +118,7 @@ class ModuleInfo:
         self.site = forward_site(cls)
         self.wanted = wanted
         self.aliases: list[str] = []
+        self.given: dict | int | None = None  # the form of the arguments that was told last
         self.is_described = False  # an enter event has told what stays the same from call to call
         self.counter = root.counters.setdefault(path, [0])  # calls so far, shared by whatever has this path
         self.buffer_prints: dict[str, object] = {}
