@@ -38,11 +38,12 @@ enum class Io : std::uint8_t {
   Buffer,
   Local,
   Op,
+  Oracle,
   Other
 };
 enum class Phase : std::uint8_t { None, Init, Forward, Backward, Optimizer, Other };
 
-std::string_view to_string(Io io) noexcept;  // "", "input", ..., "op", "other"
+std::string_view to_string(Io io) noexcept;  // "", "input", ..., "oracle", "other"
 std::string_view to_string(Phase phase) noexcept;
 Io parse_io(std::string_view word) noexcept;  // Other for an unknown word
 Phase parse_phase(std::string_view word) noexcept;

@@ -10,9 +10,11 @@
 #include "bindings/module.hpp"
 #include "compare/checkpoint_diff.hpp"
 #include "compare/op_diff.hpp"
+#include "compare/oracle.hpp"
 #include "compare/run_diff.hpp"
 #include "report/checkpoint_diff.hpp"
 #include "report/op_diff.hpp"
+#include "report/oracle.hpp"
 #include "report/run_diff.hpp"
 #include "store/run_folder.hpp"
 #include "tenscope/diff.hpp"
@@ -121,6 +123,14 @@ void init_rundiff(nb::module_& m) {
         return Report(report::op_diff_text(diff), report::op_diff_json(diff));
       },
       "a"_a, "b"_a, "step"_a.none(), "rank"_a.none());
+  m.def(
+      "judge_by_oracle",
+      [](const std::string& a, const std::string& b, std::optional<int> rank) {
+        nb::gil_scoped_release release;
+        const OracleDiff diff = judge_by_oracle(a, b, rank);
+        return Report(report::oracle_text(diff), report::oracle_json(diff));
+      },
+      "a"_a, "b"_a, "rank"_a.none());
   m.def(
       "are_checkpoints",
       [](const std::string& a, const std::string& b) {

@@ -31,7 +31,7 @@ void become_zoom(const std::string& a, const std::string& b, const RunDiffFlags&
 Action prepare_zoom(CLI::App& app) {
   struct Options {
     std::string a, b, a_command, b_command, keep;
-    bool shows_output = false, is_eager = false;
+    bool shows_output = false, is_eager = false, asks_oracle = false;
     RunDiffFlags diff;
   };
   auto options = std::make_shared<Options>();
@@ -43,6 +43,8 @@ Action prepare_zoom(CLI::App& app) {
   app.add_flag("--eager", options->is_eager, "Run what torch.compile compiles as plain Python");
   app.add_option("--keep", options->keep, "Keep the recordings of operations in this folder");
   app.add_flag("--output", options->shows_output, "Show what the programs print, on stderr");
+  app.add_flag("--oracle", options->asks_oracle,
+               "Make the blamed call once more in a wider type and say how far each run is from that");
   app.add_option("--map", options->diff.map, "As diff: modules with other names, 'blocks.*=layers.*'")
       ->take_all()
       ->expected(1);
@@ -56,6 +58,7 @@ Action prepare_zoom(CLI::App& app) {
     if (options->is_eager) words.emplace_back("--eager");
     if (!options->keep.empty()) words.insert(words.end(), {"--keep", options->keep});
     if (options->shows_output) words.emplace_back("--output");
+    if (options->asks_oracle) words.emplace_back("--oracle");
     become_zoom(options->a, options->b, options->diff, output, std::move(words));
   };
 }

@@ -70,6 +70,7 @@ class LaneWalk {
       case Io::None:
       case Io::Local:
       case Io::Op:
+      case Io::Oracle:
       case Io::Other:
         return forward_.visit_output(o);
       case Io::Buffer:

@@ -138,7 +138,7 @@ class Checker {
     std::set<std::int64_t> steps;
     for (EventId id = 0; id < reader_.event_count(); ++id) {
       const Event event = reader_.event(id);
-      if (compare::is_operation(event)) continue;  // inside an operation infinities are no illness: a mask, a maximum
+      if (compare::is_beside(event)) continue;  // inside an operation infinities are no illness: a mask, a maximum
       tracer.look_at(id, event);
       transfers.look_at(id, event);
       if (event.kind != EventKind::Value && event.kind != EventKind::Change) continue;

@@ -9,6 +9,10 @@ namespace tenscope::compare {
 // looks at them.
 inline bool is_operation(const Event& event) { return event.io == Io::Op; }
 
+// What stands beside the program's own values: operations, and a call that was made once more in a wider type
+// (oracle.hpp). Neither the comparison of runs nor the check of one looks at it.
+inline bool is_beside(const Event& event) { return is_operation(event) || event.io == Io::Oracle; }
+
 // A not_seen note of this `what`: operations of code that torch.compile has made were not seen.
 inline constexpr std::string_view kOperationsNotSeen = "operations";
 // Settings of an optimizer: of the beginning (phase init), or where operations are recorded of the step.

@@ -26,6 +26,7 @@ std::string_view reported_io(Io io) {
     case Io::None:
     case Io::Local:
     case Io::Op:
+    case Io::Oracle:
     case Io::Other:
       return "value";
     case Io::GradOutput:

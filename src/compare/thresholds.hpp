@@ -26,6 +26,17 @@ inline constexpr double kProportionalUnits = 8;
 inline constexpr double kCorrelatedUnitsHalf = 0.5;
 inline constexpr std::int64_t kEnoughElements = 32;
 
+// A call that was made once more in a wider type (oracle.cpp). How far from that may a correct result be, in units of
+// roundoff of its largest value? A half type rounds after every operation of the call, not once at its end. Measured:
+// 0.4 to 15 units in float32, 0.5 to 12 in the half types. Chosen, some times that.
+inline constexpr double kOracleUnits = 100;
+inline constexpr double kOracleUnitsHalf = 50;
+// One run is wrong, and the other is not, where it is this many times as far away. Chosen.
+inline constexpr double kOracleRatio = 10;
+// Two widened calls of inputs that are equal in bits compute the same where they differ by no more. Chosen: what a
+// wider type rounds is below a thousandth of a unit, also after some thousand additions.
+inline constexpr double kOracleSame = 0.1;
+
 // How many times the noise of its inputs may a place hand on? Gradients cancel more than activations, and an optimizer
 // that divides by the gradients' size more than those. Chosen.
 inline constexpr double kForwardAmplification = 30;

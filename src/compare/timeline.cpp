@@ -171,7 +171,7 @@ Lane read_lane(const Reader& reader, std::size_t writer, Interner& interner) {
   const EventId first = reader.first_event(writer);
   for (EventId id = first; id < first + info.event_count; ++id) {
     const Event event = reader.event(id);
-    if (is_operation(event)) continue;
+    if (is_beside(event)) continue;
     Item& item = lane.items.emplace_back(make_item(event, id, interner));
     if (item.has_bytes) item.has_bytes = reader.has_bytes(id, std::get<TensorRecord>(event.value));
   }

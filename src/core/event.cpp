@@ -6,8 +6,9 @@ namespace tenscope {
 namespace {
 
 constexpr std::array<std::string_view, 7> kKindNames{"value", "enter", "exit", "change", "step", "note", "dropped"};
-constexpr std::array<std::string_view, 12> kIoNames{"",     "input", "output", "grad_output", "grad_input", "loss",
-                                                    "grad", "param", "buffer", "local",       "op",         "other"};
+constexpr std::array<std::string_view, 13> kIoNames{"",     "input",  "output", "grad_output", "grad_input",
+                                                    "loss", "grad",   "param",  "buffer",      "local",
+                                                    "op",   "oracle", "other"};
 constexpr std::array<std::string_view, 6> kPhaseNames{"", "init", "forward", "backward", "optimizer", "other"};
 
 template <class Enum, std::size_t N>

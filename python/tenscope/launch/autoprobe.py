@@ -28,6 +28,7 @@ from tenscope import _core
 from tenscope.launch import session
 from tenscope.launch.layout import Layout, watch_meshes
 from tenscope.launch.options import Options
+from tenscope.launch.oracle import Oracle
 from tenscope.launch.when_imported import WhenImported
 from tenscope.metadata.packages import imported_versions
 from tenscope.probes.build import autocast_in_force
@@ -189,6 +190,8 @@ class AutoProbe(Probe):
         self._noted_optimizers: weakref.WeakSet = weakref.WeakSet()
         self._around = ":data"  # what the code outside of modules is doing, for operations
         self._ops = Wanted(options.ops, options.ops_call)
+        if options.oracle is not None:
+            self.witness = Oracle(self, options.oracle, options.oracle_call)
 
     # Outermost calls.
 
@@ -229,6 +232,8 @@ class AutoProbe(Probe):
 
     def scope_of_op(self) -> Scope | None:
         """What the operation that runs now belongs to; None: it is not wanted."""
+        if self.is_aside:
+            return None
         options = self.options
         stack = self.stack()
         is_wanted_step = options.wants_ops(self._step)

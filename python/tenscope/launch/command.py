@@ -86,6 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ops-call", type=int, metavar="N", help="operations of this call of the modules")
     parser.add_argument("--ops-stats", action="store_true", help="statistics only of what operations return")
     parser.add_argument("--eager", action="store_true", help="run what torch.compile compiles as plain Python")
+    parser.add_argument("--oracle", metavar="MODULE", help="make a call of this module once more, in a wider type")
+    parser.add_argument("--oracle-call", type=int, default=0, metavar="N", help="which call of it (default: 0)")
     parser.add_argument("--end-after", type=int, metavar="STEP", help="end the program when this step is over")
     onnx = parser.add_argument_group("an ONNX model, run by ONNX Runtime")
     onnx.add_argument("--onnx", metavar="MODEL", help="the model; --include and --exclude are for names of tensors too")
@@ -100,7 +102,8 @@ def _parser() -> argparse.ArgumentParser:
 def split(words: list[str]) -> tuple[list[str], list[str]]:
     """Our words and the program's: it begins at the first that is not ours, or at -m."""
     takes_value = {"--out", "--name", "--python", "--include", "--exclude", "--every", "--steps", "--max-bytes"}
-    takes_value |= {"--ops", "--ops-steps", "--ops-call", "--end-after", "--onnx", "--inputs", "--chunk"}
+    takes_value |= {"--ops", "--ops-steps", "--ops-call", "--oracle", "--oracle-call", "--end-after"}
+    takes_value |= {"--onnx", "--inputs", "--chunk"}
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "--"):
         at += 2 if words[at] in takes_value else 1
@@ -196,6 +199,8 @@ def main(words: list[str]) -> None:
             ops_end_step=options.ops_steps[1],
             ops_call=options.ops_call,
             ops_values="stats" if options.ops_stats or options.stats else "full",
+            oracle=options.oracle,
+            oracle_call=options.oracle_call,
             end_after=options.end_after,
         ),
     )

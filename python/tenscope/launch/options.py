@@ -20,6 +20,8 @@ class Options:
     ops_end_step: int | None = None
     ops_call: int | None = None  # only in this call of the modules
     ops_values: str = "full"
+    oracle: str | None = None  # the module of which one call is made once more in a wider type
+    oracle_call: int = 0
     end_after: int | None = None  # the program is ended when this step is over
 
     def wants_step(self, step: int) -> bool:

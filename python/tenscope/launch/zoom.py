@@ -22,6 +22,7 @@ from pathlib import Path
 from tenscope import _core
 from tenscope.errors import Error
 from tenscope.launch.again import run_again
+from tenscope.launch.blamed_call import blamed_call, judge, offer
 from tenscope.metadata.repro import Recorded, Trouble, newest_run, split_command
 
 # Places inside a module's call; all others are looked for in the whole step.
@@ -36,6 +37,7 @@ class Options:
     strict: bool = False
     top: int = 1
     eager: bool = False
+    oracle: bool = False
     keep: Path | None = None
     output: bool = False
 
@@ -140,22 +142,31 @@ def zoom(a: Side, b: Side, options: Options) -> tuple[int, str, dict]:
         code = 2 if found["verdict"] == "nothing" else 0 if found["within_tolerance"] else 1
         return code, text, {**found, "line": None}
     place = Place(origin, found["renamed"])
+    calls = [blamed_call(side.folder, place.module(side.label), origin, side.label.lower()) for side in (a, b)]
+    asks_oracle = options.oracle and None not in calls
     out = options.keep or Path(tempfile.mkdtemp(prefix="tenscope-zoom-"))
     try:
         again = []
-        for side in (a, b):
+        for side, call in zip((a, b), calls, strict=True):
             say(f"running {side.label} again: {shlex.join(side.words[1])}")
             words = [*place.words(side.label), *(["--eager"] if options.eager else [])]
+            words += call.oracle_words if asks_oracle else []
             again.append(side.run_again(out, words, options.output))
         for side, folder in zip((a, b), again, strict=True):
             check_is_same(side, folder, place.step(side.label), options)
         rank = origin["rank"] if origin["rank"] >= 0 else None
         lines, told = _core.diff_operations(str(again[0]), str(again[1]), None, rank)
+        judgement = judge(again, calls, origin) if options.oracle else ("", None)
     finally:
         if options.keep is None:
             shutil.rmtree(out, ignore_errors=True)
     operations = json.loads(told)
-    return 1, f"{text.rstrip()}\n\n{lines}", {**found, "line": operations.pop("line"), "operations": operations}
+    offered, commands = offer(calls)
+    document = {**found, "line": operations.pop("line"), "operations": operations, "reproduce": commands}
+    if options.oracle:
+        document["oracle"] = judgement[1]
+        lines += f"\n{judgement[0]}"
+    return 1, f"{text.rstrip()}\n\n{lines}" + (f"\n{offered}" if offered else ""), document
 
 
 def say(text: str) -> None:
@@ -182,6 +193,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--eager", action="store_true", help="run what torch.compile compiles as plain Python")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings of operations there")
     parser.add_argument("--output", action="store_true", help="show what the programs print, on stderr")
+    parser.add_argument("--oracle", action="store_true", help="who is right: the blamed call once more in a wider type")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     given = parser.parse_args(words)
     options = Options(**{field.name: getattr(given, field.name) for field in dataclasses.fields(Options)})

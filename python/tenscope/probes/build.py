@@ -17,7 +17,7 @@ import sys
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import fields, is_dataclass
 
 import torch
@@ -30,6 +30,7 @@ _MAX_DEPTH = 12
 _MAX_TEXT = 4000
 _MAX_BYTES = 4096  # of a tensor that is no parameter and no buffer
 _MAX_UNCALLED = 500  # modules
+_MAX_NEST = 1000  # members of a nest of arguments
 _HELD_BY_TORCH = {*nn.Module().__dict__, "_compiled_call_impl"}
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 _WHERE_BUILTINS_ARE = ("torch.nn.functional", "torch", "torch._C._nn", "math", "operator")
@@ -274,9 +275,11 @@ def resolve(path: str):
 def form_of(args: tuple, kwargs: dict | None) -> dict | int:
     """How the arguments of a call are nested, and what stands in them besides recorded values, which are "."; where
     all of them are recorded values, by position, their number."""
+    if not kwargs and (not args or (len(args) == 1 and isinstance(args[0], _LEAVES))):
+        return len(args)
     if not kwargs and all(isinstance(each, _LEAVES) for each in args):
         return len(args)
-    budget = [1000]
+    budget = [_MAX_NEST]
     form: dict = {"args": [_form(each, budget, 0) for each in args]}
     if kwargs:
         form["kwargs"] = {key: _form(each, budget, 0) for key, each in kwargs.items()}
@@ -284,14 +287,14 @@ def form_of(args: tuple, kwargs: dict | None) -> dict | int:
 
 
 def _form(value, budget: list[int], depth: int):
-    budget[0] -= 1
-    if budget[0] < 0 or depth > 64:
-        return {"unknown": "a nest that is too large"}
-    if isinstance(value, _LEAVES) or type(value).__module__ == "numpy":
-        return "."
     if value is None:
         return None
     kind = type(value)
+    if isinstance(value, _LEAVES) or kind.__module__ == "numpy":
+        return "."
+    budget[0] -= 1
+    if budget[0] < 0 or depth > 64 or (isinstance(value, Sized) and len(value) > _MAX_NEST):
+        return {"unknown": "nest that is too large"}
     if kind is list:
         return [_form(each, budget, depth + 1) for each in value]
     if kind in (tuple, torch.Size):

@@ -72,6 +72,8 @@ class Probe:
         self.what = what
         self.fingerprint = fingerprint
         self.on = True
+        self.is_aside = False  # calls that are made now are none of the program's
+        self.witness = None  # is shown the calls that are recorded, as they begin and end
         self.builder = Builder(registry.get)
         self.pending: list[grads.Contribution] = []
         self._local = threading.local()
@@ -152,7 +154,7 @@ class Probe:
 
     def _pre_hook(self):
         def tenscope_enter(module, args):
-            if torch.compiler.is_compiling():
+            if self.is_aside or torch.compiler.is_compiling():
                 return
             try:
                 self._enter(module, args)
@@ -163,7 +165,7 @@ class Probe:
 
     def _post_hook(self):
         def tenscope_exit(module, args, *rest):
-            if torch.compiler.is_compiling():
+            if self.is_aside or torch.compiler.is_compiling():
                 return
             try:
                 if len(rest) == 2:
@@ -228,6 +230,8 @@ class Probe:
             call=frame.call,
             meta=enter_meta(info, module, form_of(args, kwargs), self.builder),
         )
+        if self.witness is not None:
+            self.witness.enter(frame, module, args, kwargs or {})
         what = self.what
         tracks_grads = what.grads and torch.is_grad_enabled()
         if not (what.inputs or tracks_grads):
@@ -272,6 +276,8 @@ class Probe:
         if what.outputs:
             self._record_members(frame, f"{info.prefix}output", "output", members)
             self._note_left_out(frame, "output", members)
+        if self.witness is not None:
+            self.witness.exit(frame, output)
         if what.buffers and module._buffers:
             self._record_buffers(frame, module)
         if not (what.grads and torch.is_grad_enabled()):
