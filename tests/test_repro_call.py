@@ -14,13 +14,14 @@ import model_zoo  # noqa: E402
 import tenscope  # noqa: E402
 from hand_written_run import tenscope as tenscope_cli  # noqa: E402
 from launched import start, tenscope_run, write  # noqa: E402
+from tenscope.metadata.repro import Trouble  # noqa: E402
 from tenscope.metadata.reproducer import make_case  # noqa: E402
 from torch import nn  # noqa: E402
 
 
 def run_case(folder, *words):
     """Exit code and output of repro.py, in this process: importing torch anew for each would take minutes."""
-    before, argv, path = set(sys.modules), sys.argv, list(sys.path)
+    before, argv, path, hook = set(sys.modules), sys.argv, list(sys.path), sys.excepthook
     threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
     sys.argv = ["repro.py", *words]
     sys.path.insert(0, str(folder))
@@ -29,7 +30,7 @@ def run_case(folder, *words):
         with contextlib.redirect_stdout(output), pytest.raises(SystemExit) as ended:
             runpy.run_path(str(folder / "repro.py"), run_name="__main__")
     finally:
-        sys.argv, sys.path[:] = argv, path
+        sys.argv, sys.path[:], sys.excepthook = argv, path, hook
         torch.set_num_threads(threads)
         torch.set_grad_enabled(grad)
         for name in set(sys.modules) - before:
@@ -55,9 +56,10 @@ def check_all(run, folder, at_least):
         assert output.count("equal in bits") + output.count(": equal\n") == len(case.call.outputs) > 0, output
 
 
-def traced(folder, model, *calls, train=False):
+def traced(folder, model, *calls, train=False, **options):
     model.train(train)
-    with tenscope.Run(folder, name="run", strict=True), tenscope.trace(model, params=True, buffers=True):
+    options = {"params": True, "buffers": True, **options}
+    with tenscope.Run(folder, name="run", strict=True), tenscope.trace(model, **options):
         for arguments in calls:
             model(*arguments) if isinstance(arguments, tuple) else model(**arguments)
     return folder / "run"
@@ -269,6 +271,9 @@ def test_it_needs_neither_tenscope_nor_the_run(script_run, tmp_path):
     done = start("/", case.folder / "repro.py", env={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "output.out: equal in bits" in done.stdout and "the program ran" not in done.stdout
+    (case.folder / "train_code.py").unlink()
+    done = start("/", case.folder / "repro.py")
+    assert done.returncode == 2 and "No module named 'train_code'" in done.stderr
 
 
 def test_the_tensors_are_safetensors_that_others_read(script_run, tmp_path):
@@ -332,12 +337,19 @@ def test_the_command(script_run, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_without_values_it_says_what_to_do(script_run, tmp_path):
-    program = script_run.parent.parent / "train.py"
-    done = tenscope_run(tmp_path, "--stats", "--name", "stats", program, "--width", "4")
-    assert done.returncode == 0, done.stderr
-    done = tenscope_cli("repro", tmp_path / "runs/stats", "--call", "blocks.1", "-o", tmp_path / "case", check=2)
-    assert "statistics only" in done.stderr and "--steps 0:1 and without --stats" in done.stderr
+def test_without_values_it_says_what_to_do(tmp_path):
+    run = traced(tmp_path, nn.Linear(2, 2), (torch.ones(1, 2),), values="stats")
+    with pytest.raises(Trouble, match=r"statistics only: .* --steps 0:1 and without --stats"):
+        make_case(run, ".", tmp_path / "case")
+    run = traced(tmp_path / "no", nn.Linear(2, 2), (torch.ones(1, 2),), outputs=False)
+    with pytest.raises(Trouble, match="nothing that this call of Linear#0 returned was recorded"):
+        make_case(run, ".", tmp_path / "case")
+    run = traced(tmp_path / "inputs", nn.Linear(2, 2), (torch.ones(1, 2),), inputs=False, params=False)
+    assert make_case(run, ".", tmp_path / "case").missing == [
+        "Linear#0: its parameter or buffer weight was not recorded before the call",
+        "Linear#0: its parameter or buffer bias was not recorded before the call",
+        "argument 0: it was not recorded",
+    ]
 
 
 def test_a_cache_among_the_arguments_is_not_guessed(tmp_path):

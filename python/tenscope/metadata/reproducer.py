@@ -136,14 +136,15 @@ class _ScriptWriter:
         values = [(repr(name), _plain(event.value)) for name, event in call.outputs.items() if not event.is_tensor]
         imports = [f"import {name}" for name in ("sys", "torch")]
         imports += [each for each in dict.fromkeys(self._write.imports.values()) if each not in imports]
-        lines = ["#!/usr/bin/env python3", f'"""{head}"""', "", imports[0], ""]
+        helpers = "built, compare, device, held, inputs, load, module, new"
+        lines = ["#!/usr/bin/env python3", f'"""{head}"""', "", imports[0], f"from from_recording import {helpers}", ""]
         paths = self._paths()
         if paths:
             lines += [f"sys.path[:0] = {paths!r}  # the program's code"]
         if self._write.main_names:
             argv = self._program()[1:]
             lines += [f"arguments, sys.argv[1:] = sys.argv[1:], {argv!r}"] if argv else []
-        lines += [*imports[1:], "from from_recording import built, compare, device, held, inputs, load, module, new"]
+        lines += imports[1:]
         if self._write.main_names and self._program()[1:]:
             lines += ["", "sys.argv[1:] = arguments"]
         lines += ["", f"load(device({device!r}))", *self._write.things, *self._modules, *self._later, ""]
