@@ -287,6 +287,21 @@ def test_the_tensors_are_safetensors_that_others_read(script_run, tmp_path):
     assert inputs["input.mask"].dtype == torch.bool
 
 
+def test_code_that_has_changed_since(script_run, tmp_path):
+    """A class of the script is as the run kept it; of an imported one it is told."""
+    folder = script_run.parent.parent
+    try:
+        write(folder, PROGRAM.replace("torch.tanh(x", "torch.sin(x"), "train.py")
+        write(folder, HELPERS + "\n", "helpers.py")
+        case = make_case(script_run, "blocks.0", tmp_path / "case")
+    finally:
+        write(folder, PROGRAM, "train.py")
+        write(folder, HELPERS, "helpers.py")
+    assert "torch.tanh(x" in (case.folder / "train_code.py").read_text()
+    assert case.remarks == ["helpers.py is not what it was when the run was recorded, and is imported so"]
+    assert run_case(case.folder)[0] == 0
+
+
 def test_another_result_is_told(script_run, tmp_path):
     case = make_case(script_run, "blocks.0", tmp_path / "case")
     script = case.folder / "repro.py"
@@ -386,3 +401,19 @@ def test_modules_of_torch_that_are_built_oddly(tmp_path):
     assert any("cannot be imported" in entry for entry in case.missing)
     case = make_case(run, "old", tmp_path / "old")
     assert any("forward hooks" in entry for entry in case.remarks)
+
+
+def test_a_program_that_is_a_module_of_a_package(tmp_path):
+    package = tmp_path / "project" / "package"
+    package.mkdir(parents=True)
+    write(package, "", "__init__.py")
+    write(package, "FACTOR = 3", "constants.py")
+    text = "from __future__ import annotations\nimport sys\nimport torch\nfrom torch import nn\n"
+    text += "from .constants import FACTOR\nSHIFT = float(sys.argv[1])\n"
+    text += "class Net(nn.Module):\n    def forward(self, x):\n        return x * FACTOR + SHIFT\n"
+    write(package, text + "Net()(torch.ones(2))\nprint('the program ran')\n", "train.py")
+    words = ["--name", "run", "-m", "package.train", "0.5"]
+    done = tenscope_run(tmp_path / "project", *words, env={"TENSCOPE_METADATA": "1"})
+    assert done.returncode == 0, done.stderr
+    case = make_case(tmp_path / "project" / "runs" / "run", ".", tmp_path / "case")
+    assert run_case(case.folder) == (0, "output: equal in bits\nreproduces what was recorded\n")

@@ -131,6 +131,7 @@ class _ScriptWriter:
         words = self._arguments()
         if self._write.main_names:
             self._take_main_code()
+        self._tell_changed()
         head = self._head()
         device = next((e.device for e in (*call.inputs.values(), *self.state.values()) if e.is_tensor), "cpu")
         values = [(repr(name), _plain(event.value)) for name, event in call.outputs.items() if not event.is_tensor]
@@ -141,11 +142,10 @@ class _ScriptWriter:
         paths = self._paths()
         if paths:
             lines += [f"sys.path[:0] = {paths!r}  # the program's code"]
-        if self._write.main_names:
-            argv = self._program()[1:]
-            lines += [f"arguments, sys.argv[1:] = sys.argv[1:], {argv!r}"] if argv else []
+        argv = self._program()[2 if self._program()[:1] == ["-m"] else 1 :] if self._write.main_names else []
+        lines += [f"arguments, sys.argv[1:] = sys.argv[1:], {argv!r}"] if argv else []
         lines += imports[1:]
-        if self._write.main_names and self._program()[1:]:
+        if argv:
             lines += ["", "sys.argv[1:] = arguments"]
         lines += ["", f"load(device({device!r}))", *self._write.things, *self._modules, *self._later, ""]
         lines += self._settings()
@@ -290,6 +290,10 @@ class _ScriptWriter:
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             self._case.missing.append(f"the code of {', '.join(sorted(self._write.main_names))}: {error}")
             return
+        program = self._program()
+        if program[:1] == ["-m"] and "." in program[1]:  # imports may be relative to its package
+            future, code = re.match(r"((?:from __future__ [^\n]*\n+)*)(.*)", code, re.DOTALL).groups()
+            code = f"{future}__package__ = {program[1].rpartition('.')[0]!r}\n\n{code}"
         self.main_code = f'"""What {script} has of the classes that repro.py builds, and what they need."""\n\n{code}'
 
     def _source(self, script: Path) -> str:
@@ -300,6 +304,21 @@ class _ScriptWriter:
             if text is not None:
                 return text
         return script.read_text(encoding="utf-8")
+
+    def _tell_changed(self) -> None:
+        """Code that is imported as it is now, and was another then."""
+        working = self._recorded.runtime["working_directory"] if self._recorded is not None else ""
+        sites = [self._call.sites.get(path, "") for path in sorted(self._emitted)]
+        for name in dict.fromkeys(site.rpartition(":")[0] for site in sites):
+            kept = self._call.sources.get(name)
+            if kept is None or self._main_script() == Path(working, name):
+                continue
+            try:
+                is_same = Path(working, name).read_text(encoding="utf-8", errors="replace") == kept
+            except OSError:
+                is_same = False
+            if not is_same:
+                self._case.remarks.append(f"{name} is not what it was when the run was recorded, and is imported so")
 
     def _paths(self) -> list[str]:
         """The folders that the program's own modules are imported from."""
@@ -314,7 +333,9 @@ class _ScriptWriter:
                 if file.endswith(os.sep + tail) and "site-packages" not in file:
                     found[file.removesuffix(os.sep + tail)] = None
         script = self._main_script()
-        if script is not None and self._write.main_names:
+        if self._write.main_names and self._program()[:1] == ["-m"]:
+            found[working] = None
+        elif self._write.main_names and script is not None:
             found[os.path.normpath(script.parent)] = None
         variables = self._recorded.runtime["environment_variables"]
         for folder in variables.get("PYTHONPATH", "").split(os.pathsep):
