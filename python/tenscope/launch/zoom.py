@@ -22,12 +22,8 @@ from pathlib import Path
 from tenscope import _core
 from tenscope.errors import Error
 from tenscope.launch.again import run_again
-from tenscope.launch.blamed_call import blamed_call, judge, offer
+from tenscope.launch.blamed_call import IN_MODULE, blamed_call, judge, offer
 from tenscope.metadata.repro import Recorded, Trouble, newest_run, split_command
-
-# Places inside a module's call; all others are looked for in the whole step.
-_IN_MODULE = {"output", "submodule_input", "changed_input", "buffer", "extra_input"}
-
 
 @dataclasses.dataclass
 class Options:
@@ -96,7 +92,7 @@ class Place:
     def is_call(self) -> bool:
         """A module's own code in its forward."""
         origin = self.origin
-        return origin["phase"] == "forward" and origin["cause"] in _IN_MODULE and bool(origin["module"])
+        return origin["phase"] == "forward" and origin["cause"] in IN_MODULE and bool(origin["module"])
 
     def module(self, side: str) -> str:
         path = self.origin["module"]
