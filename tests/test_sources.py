@@ -363,6 +363,22 @@ def test_limits_are_said(run, tmp_path, monkeypatch):
     command("verify", run.path, check=None)
 
 
+def test_what_goes_wrong_loses_a_source_and_no_event(tmp_path, monkeypatch):
+    from tenscope.recording import sources as kept
+
+    monkeypatch.setattr(kept, "_text_of", lambda *_: 1 / 0)
+    with tenscope.Run(tmp_path, name="odd") as run:
+        call(torch.nn.Linear, 8, 2)
+        tenscope.record("x", 1)
+    assert [event.kind for event in tenscope.open(run.path)][:2] == ["enter", "value"] and run.dropped == 0
+    monkeypatch.undo()
+    monkeypatch.setattr(kept.KeptSources, "_write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with tenscope.Run(tmp_path, name="full_disk") as run:
+        call(torch.nn.Linear, 8, 2)
+    (reason,) = tenscope.open(run.path).sources.left_out.values()
+    assert reason == "it could not be written: No space left"
+
+
 def test_sites_of_record_watch_and_tree(run, tmp_path, monkeypatch):
     recorded, _ = imported(
         tmp_path, "tenscope_recorded", "import tenscope\ndef go():\n    tenscope.record('x', 1)\n", monkeypatch

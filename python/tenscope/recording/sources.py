@@ -18,7 +18,7 @@ import sys
 import tokenize
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,20 @@ def class_file(cls: type) -> str:
     return next((code.co_filename for code in _codes_of(cls)), "")
 
 
+def _contained(method: Callable) -> Callable:
+    """What goes wrong in here loses a source, and no event."""
+
+    @functools.wraps(method)
+    def call(self: KeptSources, what: Any) -> None:
+        try:
+            method(self, what)
+        except Exception:
+            if _core.is_strict():
+                raise
+
+    return call
+
+
 class KeptSources:
     """Keeps the sources of one run, as far as this process meets them. A fork's child notes its own."""
 
@@ -66,6 +80,7 @@ class KeptSources:
         self._classes: dict[type, object] = {}
         self._bytes = 0
 
+    @_contained
     def keep_class(self, cls: type) -> None:
         """The file of a class, and that of its forward, which it may have from another class."""
         if self._is_news(self._classes, cls):
@@ -77,6 +92,7 @@ class KeptSources:
             if forward is not None and forward.co_filename != file:
                 self.keep_code(forward)
 
+    @_contained
     def keep_code(self, code: types.CodeType) -> None:
         self._keep(code.co_filename, code)
 
