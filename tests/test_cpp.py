@@ -155,7 +155,7 @@ DTYPES = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_
 
 
 def record_from_python(folder):
-    with tenscope.Run(folder, metadata=False) as run:
+    with tenscope.Run(folder, metadata=False, sources=False) as run:
         for seed, name in enumerate(DTYPES):
             tensor = contents(seed, getattr(torch, name), 105)
             run.record(name, tensor.view(3, 5, 7))

@@ -89,7 +89,7 @@ def test_complex128_has_one_more_axis(tmp_path):
 
 
 def test_the_journal_is_plain_json(tmp_path):
-    with tenscope.Run(tmp_path) as run:
+    with tenscope.Run(tmp_path, sources=False) as run:
         run.record('name with "quotes" and \n breaks', 1.5)
         run.record("x", np.arange(4, dtype=np.float32))
     lines = (run.path / "rank-0" / "journal.jsonl").read_text().splitlines()

@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kMostLines = 30;      // of a diff of sources
 constexpr std::size_t kMostElsewhere = 20;  // names of other definitions that differ
 constexpr std::string_view kModuleLevel = "<module>";
-constexpr double kMostOfAnother = 0.3;  // of the shorter class' lines, that two classes have in common
+constexpr double kMostOfAnother = 0.5;  // of the longer one's lines, that classes of other names have in common
 
 std::string_view run_name(int run) { return run == 0 ? "first" : "second"; }
 
@@ -100,9 +100,21 @@ std::vector<std::string> differing_definitions(const PythonSource& a, const Pyth
 
 std::string outermost(std::string_view name) { return std::string(name.substr(0, name.find('.'))); }
 
-std::size_t common_lines(const std::vector<std::string_view>& a, const std::vector<std::string_view>& b,
-                         const LineDiff& diff) {
-  return (a.size() + b.size() - diff.removed - diff.added) / 2;
+// Two classes of other names that have little in common, without empty lines.
+bool are_others(const std::vector<std::string_view>& a, const std::vector<std::string_view>& b, const LineDiff& diff) {
+  const auto is_empty = [](std::string_view line) { return line.find_first_not_of(" \t") == line.npos; };
+  const auto of_a = std::ssize(a) - std::ranges::count_if(a, is_empty),
+             of_b = std::ssize(b) - std::ranges::count_if(b, is_empty);
+  const auto removed = std::ranges::count_if(
+      diff.lines, [&](std::string_view line) { return line.starts_with('-') && !is_empty(line.substr(1)); });
+  return static_cast<double>(of_a - removed) < kMostOfAnother * static_cast<double>(std::max(of_a, of_b));
+}
+
+// A file of a library as one imports it: "torch/nn/modules/linear.py".
+std::string short_file(const std::string& file) {
+  constexpr std::string_view kLibraries = "/site-packages/";
+  const std::size_t at = file.rfind(kLibraries);
+  return at == std::string::npos ? file : file.substr(at + kLibraries.size());
 }
 
 }  // namespace
@@ -122,12 +134,13 @@ CodeOfModule code_of(const ModuleTree& tree, const ModuleNode& node, const Inter
   return code;
 }
 
-// A class in the text that a run keeps of its file, and the class that it has its forward from, where that is another.
+// A class in the text that a run keeps of its file; where its forward is not in it, what it is in: the class that it is
+// inherited from, or a function that was put there.
 struct CodeComparison::Found {
   const PythonSource *of_class = nullptr, *of_forward = nullptr;
-  const Definition *definition = nullptr, *forward_class = nullptr;
+  const Definition *definition = nullptr, *forward = nullptr;
   std::string site;
-  std::string trouble;
+  std::string trouble;  // not empty: it is not known
 };
 
 const PythonSource* CodeComparison::source(int run, const std::string& fingerprint, std::string& trouble) {
@@ -160,54 +173,65 @@ CodeComparison::Found CodeComparison::find(int run, const CodeOfModule& code) {
                                   run_name(run), file.file);
   }
   if (found.definition == nullptr) return found;
-  if (code.site.empty()) {
+  if (!line) {
     const Definition* forward = found.of_class->find(found.definition->name + ".forward");
     found.site = fmt::format("{}:{}", file.file, (forward != nullptr ? forward : found.definition)->line + 1);
-  } else if (line && !code.forward_file.fingerprint.empty()) {
-    found.of_forward = source(run, code.forward_file.fingerprint, found.trouble);
-    if (found.of_forward != nullptr) found.forward_class = found.of_forward->innermost_class(*line);
-    if (found.forward_class == found.definition) found.forward_class = nullptr;
+  } else if (!is_one_file || !found.definition->contains(*line)) {
+    find_forward(run, code, *line, found);
   }
   return found;
+}
+
+void CodeComparison::find_forward(int run, const CodeOfModule& code, std::size_t line, Found& found) {
+  const KeptFile& file = code.forward_file;
+  if (file.fingerprint.empty()) {
+    found.trouble = fmt::format("the {} run does not keep {}, which its forward is in{}", run_name(run), file.file,
+                                file.left_out.empty() ? "" : ": " + file.left_out);
+    return;
+  }
+  found.of_forward = source(run, file.fingerprint, found.trouble);
+  if (found.of_forward == nullptr) return;
+  found.forward = found.of_forward->around(line);
+  if (found.forward == nullptr) {
+    found.of_forward = nullptr;
+    found.trouble = fmt::format("its forward was not found in what the {} run keeps of {}", run_name(run), file.file);
+  }
 }
 
 DiffCode CodeComparison::compare(const CodeOfModule& a, const CodeOfModule& b) {
   const Found x = find(0, a), y = find(1, b);
   DiffCode code{.class_a = a.class_path, .class_b = b.class_path, .site_a = x.site, .site_b = y.site};
-  if (x.definition == nullptr || y.definition == nullptr) {
-    code.why_unknown = x.definition == nullptr ? x.trouble : y.trouble;
-    if (x.definition == nullptr && y.definition == nullptr && !a.has_sources && !b.has_sources)
-      code.why_unknown = "neither run keeps sources";
+  if (!x.trouble.empty() || !y.trouble.empty()) {
+    const bool has_none = !a.has_sources && !b.has_sources;
+    code.why_unknown = has_none ? "neither run keeps sources" : !x.trouble.empty() ? x.trouble : y.trouble;
     return code;
   }
+  code.source = DiffSource::Same;
   const auto add = [&](const Definition& first, const PythonSource& of_first, const std::string& file_a,
                        const Definition& second, const PythonSource& of_second, const std::string& file_b) {
     const auto lines_a = of_first.lines_of(first), lines_b = of_second.lines_of(second);
     const LineDiff diff = diff_lines(lines_a, lines_b, {.first_a = first.begin, .first_b = second.begin});
     if (diff.lines.empty()) return;
-    const bool is_another =
-        first.name != second.name && static_cast<double>(common_lines(lines_a, lines_b, diff)) <
-                                         kMostOfAnother * static_cast<double>(std::min(lines_a.size(), lines_b.size()));
+    const bool is_another = first.name != second.name && are_others(lines_a, lines_b, diff);
     code.source = is_another ? DiffSource::Another : DiffSource::Differs;
     code.removed += diff.removed;
     code.added += diff.added;
     if (is_another) return;
-    code.lines.push_back("--- " + file_a);
-    code.lines.push_back("+++ " + file_b);
+    code.lines.push_back("--- " + short_file(file_a));
+    code.lines.push_back("+++ " + short_file(file_b));
     code.lines.insert(code.lines.end(), diff.lines.begin(), diff.lines.end());
   };
-  code.source = DiffSource::Same;
   add(*x.definition, *x.of_class, a.class_file.file, *y.definition, *y.of_class, b.class_file.file);
-  if (x.forward_class != nullptr && y.forward_class != nullptr)
-    add(*x.forward_class, *x.of_forward, a.forward_file.file, *y.forward_class, *y.of_forward, b.forward_file.file);
+  if (x.of_forward != nullptr && y.of_forward != nullptr && code.source != DiffSource::Another)
+    add(*x.forward, *x.of_forward, a.forward_file.file, *y.forward, *y.of_forward, b.forward_file.file);
   if (code.lines.size() > kMostLines) {
     code.left_out = code.lines.size() - kMostLines;
     code.lines.resize(kMostLines);
   }
-  if (code.source != DiffSource::Another && x.of_class != y.of_class) {
+  if (short_file(a.class_file.file) == short_file(b.class_file.file) && x.of_class != y.of_class) {
     code.elsewhere = differing_definitions(*x.of_class, *y.of_class);
     std::set<std::string> shown = {outermost(x.definition->name), outermost(y.definition->name)};
-    if (x.forward_class != nullptr && x.of_forward == x.of_class) shown.insert(outermost(x.forward_class->name));
+    if (x.of_forward == x.of_class) shown.insert(outermost(x.forward->name));
     std::erase_if(code.elsewhere, [&](const std::string& name) { return shown.contains(name); });
     if (code.elsewhere.size() > kMostElsewhere) code.elsewhere.resize(kMostElsewhere);
   }

@@ -44,6 +44,7 @@ class CodeComparison {
   struct Found;
   const PythonSource* source(int run, const std::string& fingerprint, std::string& trouble);
   Found find(int run, const CodeOfModule& code);
+  void find_forward(int run, const CodeOfModule& code, std::size_t line, Found& found);
 
   Text text_;
   std::map<std::string, std::unique_ptr<PythonSource>> sources_;  // by fingerprint

@@ -92,6 +92,47 @@ TEST_F(ModuleCode, WhatIsNotKnownIsNotTheSame) {
   EXPECT_EQ(comparison_.compare(old, old).why_unknown, "neither run keeps sources");
 }
 
+TEST_F(ModuleCode, OtherClassesAreNotComparedLineByLine) {
+  const auto code_of_class = [&](const std::string& name, const std::string& file, const std::string& text) {
+    CodeOfModule code = net(name, text);
+    code.class_path = "lib:" + name;
+    code.class_file.file = code.forward_file.file = file;
+    code.site.clear();
+    return code;
+  };
+  const std::string body = ":\n    # Text.\n\n    # More.\n    def forward(self, x):\n        return x\n";
+  const CodeOfModule gelu = code_of_class("Gelu", "model.py", "class Gelu" + body);
+  const CodeOfModule relu =
+      code_of_class("Relu", "/lib/site-packages/torch/nn.py",
+                    "class Relu:\n    def __init__(self):\n        pass\n\n    def extra_repr(self):\n"
+                    "        return ''\n\n    def forward(self, x):\n        return x.relu()\n");
+  const DiffCode other = comparison_.compare(gelu, relu);
+  EXPECT_EQ(other.source, DiffSource::Another);
+  EXPECT_TRUE(other.lines.empty() && other.elsewhere.empty());
+  EXPECT_EQ(other.site_a, "model.py:5");
+  // One that was renamed, and moved to a library, is compared.
+  const DiffCode moved =
+      comparison_.compare(gelu, code_of_class("Gelu2", "/lib/site-packages/lib/act.py", "class Gelu2" + body));
+  EXPECT_EQ(moved.source, DiffSource::Differs);
+  EXPECT_EQ(moved.lines[1], "+++ lib/act.py");
+}
+
+TEST_F(ModuleCode, AForwardThatIsNotKnownIsNotTheSame) {
+  const CodeOfModule known = net("a", kModel);
+  CodeOfModule cut = known, elsewhere = known;
+  cut.forward_file = {.file = "base.py", .fingerprint = {}, .left_out = "it is larger than 5 bytes"};
+  EXPECT_EQ(comparison_.compare(known, cut).why_unknown,
+            "the second run does not keep base.py, which its forward is in: it is larger than 5 bytes");
+  elsewhere.site = "model.py:4";
+  EXPECT_EQ(comparison_.compare(elsewhere, known).why_unknown,
+            "its forward was not found in what the first run keeps of model.py");
+  // A function that was put there.
+  CodeOfModule one = net("f", "def go(self, x):\n    return x\n" + std::string(kModel)),
+               two = net("g", "def go(self, x):\n    return -x\n" + std::string(kModel));
+  one.site = two.site = "model.py:1";
+  EXPECT_EQ(comparison_.compare(one, two).lines.back(), "+    return -x");
+}
+
 TEST_F(ModuleCode, LongChangesAreCut) {
   std::string a = "class Net:\n", b = "class Net:\n";
   for (int i = 0; i < 100; ++i) {

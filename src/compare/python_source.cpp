@@ -170,10 +170,10 @@ const Definition* PythonSource::find_class(std::string_view qualified, std::opti
   return found;
 }
 
-const Definition* PythonSource::innermost_class(std::size_t at) const {
+const Definition* PythonSource::around(std::size_t line) const {
   const Definition* found = nullptr;
   for (const Definition& one : definitions_)
-    if (one.is_class && one.contains(at)) found = &one;
+    if (one.contains(line) && (one.is_class || found == nullptr)) found = &one;
   return found;
 }
 

@@ -33,7 +33,8 @@ class PythonSource {
 
   // The class of a qualified name, "make.<locals>.Net"; of several, the one that has line `with` in it, else the last.
   const Definition* find_class(std::string_view qualified, std::optional<std::size_t> with = {}) const;
-  const Definition* innermost_class(std::size_t at) const;
+  // The innermost class that a line is in; where it is in none, the outermost function.
+  const Definition* around(std::size_t line) const;
   const Definition* find(std::string_view qualified) const;
 
  private:

@@ -103,8 +103,8 @@ TEST(PythonSource, OfTwoClassesOfOneNameTheOneWithTheLineIsMeant) {
   EXPECT_EQ(source.find_class("A", 2)->begin, 1U);
   EXPECT_EQ(source.find_class("A", 5)->begin, 4U);
   EXPECT_EQ(source.find_class("A")->begin, 4U);
-  EXPECT_EQ(source.innermost_class(2)->begin, 1U);
-  EXPECT_EQ(source.innermost_class(3), nullptr);
+  EXPECT_EQ(source.around(2)->begin, 1U);
+  EXPECT_EQ(source.around(3), nullptr);
 }
 
 TEST(PythonSource, TextsThatAreNoPythonDoNoHarm) {
