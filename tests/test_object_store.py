@@ -56,8 +56,9 @@ def test_open_reads_the_journal_and_then_just_the_tensors_that_are_looked_at(s3,
     remote = tenscope.open("s3://bucket/runs/run")
     assert remote.names() == tenscope.open(run).names() and remote["loss"] == 0.25
     assert remote.state == "closed" and remote.problems == []
-    assert remote.url == "s3://bucket/runs/run" and "s3://bucket/runs/run: 8 events" in str(remote)
-    assert s3.reads(".safetensors") == []
+    assert remote.url == "s3://bucket/runs/run" and "s3://bucket/runs/run: 9 events" in str(remote)  # one of its source
+    assert s3.reads(".safetensors") == [] and s3.reads(".py") == []
+    assert list(remote.sources.values()) == [Path(__file__).read_text()] and len(s3.reads(".py")) == 1
     assert len(s3.reads("journal.jsonl")) == 1
     assert np.array_equal(remote["h3"], tensor(3))
     fetched = sum(request.size for request in s3.reads(".safetensors"))
