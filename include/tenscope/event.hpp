@@ -63,7 +63,9 @@ inline constexpr std::string_view kRecomputedNote = "recomputed";         // an 
 inline constexpr std::string_view kShapesOnlyNote = "shapes_only";        // a call made to learn shapes, not recorded
 inline constexpr std::string_view kPipelineStageNote = "pipeline_stage";  // which stage of a pipeline a module is
 inline constexpr std::string_view kOutOfSyncNote = "out_of_sync";         // tensors in which the ranks differ
-inline constexpr std::string_view kSourceNote = "source";  // a source file whose text is kept, or why it is not
+inline constexpr std::string_view kSourceNote = "source";    // a source file whose text is kept, or why it is not
+inline constexpr std::string_view kAgainstNote = "against";  // compared while it was recorded: what agrees has no bytes
+inline constexpr std::string_view kStoppedNote = "stopped";  // ended on purpose, since it differs from its reference
 // Settings in force (phase init).
 inline constexpr std::array<std::string_view, 8> kSettingNotes{"seeds",   "determinism", "precision", "backends",
                                                                "threads", "versions",    "optimizer", "layout"};

@@ -162,6 +162,11 @@ class Reader {
   // Gives back the memory of the tensors of a writer that were looked at. Views stay valid: they are read again.
   void release(std::size_t writer) const noexcept;
 
+  // From now on a tensor without bytes has those of one of equal content (fingerprint, dtype and shape) in `lender`,
+  // which must outlive this reader. For a run that was recorded against another, and does not keep what agrees with it.
+  // Before others use this reader.
+  void borrow_from(const Reader& lender);
+
   struct [[gnu::visibility("hidden")]] Impl;
 
  private:

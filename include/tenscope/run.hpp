@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -45,6 +46,28 @@ struct Recorded {
   Summary summary;  // of a tensor
 };
 
+// What a RunWatcher knows of a tensor.
+struct WatchedTensor {
+  bool keep_bytes = true;  // false: its statistics and fingerprint are enough, whatever the probe asked for
+  // Of this very content, where they are known; then they are not computed.
+  std::optional<Stats> stats;
+  std::shared_ptr<const Sketch> sketch;
+};
+
+// Looks on while a run records: is told of each value before it is written, by the thread that records it. `info` has
+// the step and the call that the event will have. May be called by several threads at a time, and must not record.
+class RunWatcher {
+ public:
+  RunWatcher() = default;
+  RunWatcher(const RunWatcher&) = delete;
+  RunWatcher& operator=(const RunWatcher&) = delete;
+  virtual ~RunWatcher() = default;
+
+  virtual WatchedTensor saw(const EventInfo& info, const TensorView& tensor,
+                            const Fingerprint& fingerprint) noexcept = 0;
+  virtual void saw(const EventInfo& info, const EventValue& value) noexcept = 0;  // no tensor
+};
+
 // A recording. Thread-safe. Creating a Run makes base/<name>/ with run.json and the folder of this writer; a fork's
 // child writes to a folder of its own from its first record on. Nothing of the caller's is kept after a call returns.
 // Unless strict, recording calls never throw: trouble is warned of once and counted in dropped().
@@ -79,6 +102,8 @@ class Run {
   void enable() noexcept;
   void disable() noexcept;
   bool enabled() const noexcept;
+
+  void set_watcher(std::shared_ptr<RunWatcher> watcher);  // from now on; null: none
 
   void flush();  // with Durability::Disk: everything recorded so far, by any thread, is on the disk when it returns
   void close();  // seals the open segment, trims the journal; idempotent

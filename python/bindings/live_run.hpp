@@ -10,6 +10,10 @@
 #include "bindings/object.hpp"
 #include "tenscope/run.hpp"
 
+namespace tenscope::compare {
+class Against;
+}
+
 namespace tenscope::python {
 
 // A run that Python opened. Whoever uses one holds it (std::shared_ptr) to the end of that use: wherever Python code
@@ -26,8 +30,9 @@ struct LiveRun {
 
   Run run;
   const bool strict;
-  Ref on_code;                            // keeps sources; empty: nobody does
-  std::atomic<std::uint64_t> dropped{0};  // lost before they reached the run
+  Ref on_code;                                // keeps sources; empty: nobody does
+  std::atomic<std::uint64_t> dropped{0};      // lost before they reached the run
+  std::shared_ptr<compare::Against> against;  // what is recorded is compared with this, where it is set
 
  private:
   std::unordered_map<PyObject*, Ref> files_;  // told, by the text that names them; held, so that no other has its place

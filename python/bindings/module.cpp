@@ -5,6 +5,7 @@ NB_MODULE(_core, m) {
   m.attr("version") = TENSCOPE_VERSION;
   nb::set_leak_warnings(false);  // a traced program's stderr is its own
   init_errors(m);
+  init_against(m);
   init_run(m);
   init_reader(m);
   init_format(m);

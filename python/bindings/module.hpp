@@ -8,6 +8,7 @@ namespace nb = nanobind;
 
 // One init_x per file of bindings/ and tracer/; each only converts types and hands on to the core.
 void init_errors(nb::module_& m);
+void init_against(nb::module_& m);
 void init_run(nb::module_& m);
 void init_reader(nb::module_& m);
 void init_format(nb::module_& m);

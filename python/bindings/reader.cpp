@@ -188,9 +188,10 @@ void bind_words(nb::module_& m) {
   nb::list ios, phases, notes;
   for (int i = 1; i < static_cast<int>(Io::Other); ++i) ios.append(to_string(static_cast<Io>(i)));
   for (int i = 1; i < static_cast<int>(Phase::Other); ++i) phases.append(to_string(static_cast<Phase>(i)));
-  for (const std::string_view note : {kClosedNote, kRepairedNote, kBudgetNote, kExceptionNote, kSignalNote, kExitNote,
-                                      kNotSeenNote, kLeftOutNote, kMatchedNothingNote, kByPartsNote, kRecomputedNote,
-                                      kShapesOnlyNote, kPipelineStageNote, kOutOfSyncNote, kSourceNote})
+  for (const std::string_view note :
+       {kClosedNote, kRepairedNote, kBudgetNote, kExceptionNote, kSignalNote, kExitNote, kNotSeenNote, kLeftOutNote,
+        kMatchedNothingNote, kByPartsNote, kRecomputedNote, kShapesOnlyNote, kPipelineStageNote, kOutOfSyncNote,
+        kSourceNote, kAgainstNote, kStoppedNote})
     notes.append(note);
   for (const std::string_view note : kSettingNotes) notes.append(note);
   m.attr("IO_WORDS") = nb::tuple(ios);

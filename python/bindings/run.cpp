@@ -3,6 +3,7 @@
 // records at all.
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include "bindings/call_site.hpp"
@@ -10,6 +11,7 @@
 #include "bindings/module.hpp"
 #include "bindings/object.hpp"
 #include "bindings/recording.hpp"
+#include "compare/against.hpp"
 #include "store/sigterm.hpp"
 
 namespace tenscope::python {
@@ -157,6 +159,16 @@ bool parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords, Argument
   return take_inputs(arguments.inputs, arguments);
 }
 
+PyObject* suspicion_handler = nullptr;
+
+// Calls the handler where something was just recorded that differs from the run's reference. What it raises is meant
+// for the program.
+bool tell_suspicion(const std::shared_ptr<compare::Against>& against) {
+  if (!against || against->suspicion() != compare::Suspicion::Differs) return true;
+  if (suspicion_handler == nullptr || PyErr_Occurred()) return true;
+  return static_cast<bool>(Ref::steal(PyObject_CallNoArgs(suspicion_handler)));
+}
+
 PyObject* record_into(std::shared_ptr<LiveRun> live, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   Arguments arguments;
   if (!parse(args, count, keywords, arguments)) return nullptr;
@@ -165,9 +177,11 @@ PyObject* record_into(std::shared_ptr<LiveRun> live, PyObject* const* args, Py_s
     arguments.info.site = site;
     if (site.code && !std::string_view(site).empty()) live->tell_code(site.code.get());
   }
+  const auto against = live->against;  // the run may be gone when it has recorded
   int events = arguments.object ? record_object(std::move(live), arguments.info, arguments.object, arguments.values)
                                 : record_value(std::move(live), arguments.info, EventValue());
-  if (events < 0) return nullptr;
+  const bool is_by_hand = !arguments.has_site;  // a probe says where, and when it may be looked at
+  if (events < 0 || (is_by_hand && !tell_suspicion(against))) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -254,6 +268,13 @@ void init_run(nb::module_& m) {
       .def(
           "step", [](RunObject& self, std::optional<std::int64_t> number) { return step(self.live, number); },
           "number"_a = nb::none(), "Begins the next step, or the one of that number, and returns its number.")
+      .def(
+          "set_against",
+          [](RunObject& self, std::shared_ptr<compare::Against> against) {
+            self.live->against = against;
+            self.live->run.set_watcher(std::move(against));
+          },
+          "against"_a.none(), "Compares what is recorded from now on with a recording; None: no longer.")
       .def("enable", [](RunObject& self) { self.live->run.enable(); })
       .def("disable", [](RunObject& self) { self.live->run.disable(); })
       .def("flush", [](RunObject& self) { without_gil(self.live, [](Run& run) { run.flush(); }); })
@@ -277,6 +298,14 @@ void init_run(nb::module_& m) {
   run.attr("record") = nb::steal(method);
 
   m.attr("record") = nb::steal(PyCFunction_NewEx(&record_current_def, nullptr, nullptr));
+  m.def(
+      "set_suspicion_handler",
+      [](const nb::object& handler) {
+        PyObject* before = suspicion_handler;
+        suspicion_handler = handler.is_none() ? nullptr : nb::object(handler).release().ptr();
+        Py_XDECREF(before);
+      },
+      "handler"_a.none(), "Called without arguments by a record whose value differs from the run's reference.");
   m.def("set_registered", [](const nb::dict& types) { set_registered(types.ptr()); }, "types"_a);
   m.def("is_strict", &is_strict, "Whether what goes wrong in the recorder raises: TENSCOPE_STRICT or a strict run.");
   m.def("forget_codes", &forget_codes, "Every file of a code object that records is news again: in a forked child.");

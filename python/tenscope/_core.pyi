@@ -14,6 +14,33 @@ _Kind = Literal["value", "enter", "exit", "change", "step", "note", "dropped"]
 
 version: str = '0.1.0'
 
+class Against:
+    """A finished recording that another is compared with while it is made."""
+
+    def __init__(self, reference: str | os.PathLike, rank: int, tolerance: float | None) -> None: ...
+
+    @property
+    def reference(self) -> pathlib.Path: ...
+
+    @property
+    def has_rank(self) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def suspicion(self) -> str:
+        """
+        The gravest that was seen since it was last taken: "differs", "bits" or nothing.
+        """
+
+    def take(self) -> str: ...
+
+    def excuse(self) -> None:
+        """What was suspected so far is harmless."""
+
+    @property
+    def counts(self) -> dict: ...
+
 class Run:
     """A recording; see tenscope.Run."""
 
@@ -22,6 +49,11 @@ class Run:
     def step(self, number: int | None = None) -> int:
         """
         Begins the next step, or the one of that number, and returns its number.
+        """
+
+    def set_against(self, against: Against | None) -> None:
+        """
+        Compares what is recorded from now on with a recording; None: no longer.
         """
 
     def enable(self) -> None: ...
@@ -100,6 +132,11 @@ def record(
 ) -> None:
     """
     Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled.
+    """
+
+def set_suspicion_handler(handler: object | None) -> None:
+    """
+    Called without arguments by a record whose value differs from the run's reference.
     """
 
 def set_registered(types: dict) -> None: ...

@@ -306,6 +306,16 @@ RunDiff settled(RunDiff by_ranks, const Reader& a, const Reader& b, const RunDif
   return is_better ? of_wholes : by_ranks;
 }
 
+// A run that was recorded against another keeps no bytes of what agrees: the other has them.
+void lend(Reader& a, Reader& b) {
+  const auto is_without = [](const Reader& reader) {
+    return !reader.find({.name = std::string(kAgainstNote), .kind = EventKind::Note}).empty();
+  };
+  const bool a_is_without = is_without(a), b_is_without = is_without(b);
+  if (b_is_without) b.borrow_from(a);
+  if (a_is_without) a.borrow_from(b);
+}
+
 }  // namespace
 
 bool compare::are_laid_out_alike(const fs::path& a, const fs::path& b) {
@@ -315,13 +325,16 @@ bool compare::are_laid_out_alike(const fs::path& a, const fs::path& b) {
 
 RunDiff compare::settle(RunDiff by_ranks, const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
   if (by_ranks.verdict != DiffVerdict::Differs) return by_ranks;
-  return settled(std::move(by_ranks), Reader(a), Reader(b), options);
+  Reader reader_a(a), reader_b(b);
+  lend(reader_a, reader_b);
+  return settled(std::move(by_ranks), reader_a, reader_b, options);
 }
 
 compare::PartialDiff compare::diff_some_ranks(const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
   const ReaderOptions reading{.ranks = options.ranks};
   std::future<Reader> opening_b = std::async(std::launch::async, [&] { return Reader(b, reading); });
-  const Reader reader_a(a, reading), reader_b = opening_b.get();
+  Reader reader_a(a, reading), reader_b = opening_b.get();
+  lend(reader_a, reader_b);
   if (!options.ranks.empty() && !are_alike(reader_a, reader_b))
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("the runs are laid out differently, so that ranks cannot be compared one by one: {} and {}",
@@ -332,7 +345,8 @@ compare::PartialDiff compare::diff_some_ranks(const fs::path& a, const fs::path&
 RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
   if (!options.ranks.empty()) return compare::diff_some_ranks(a, b, options).result();
   std::future<Reader> opening_b = std::async(std::launch::async, [&] { return Reader(b); });
-  const Reader reader_a(a), reader_b = opening_b.get();
+  Reader reader_a(a), reader_b = opening_b.get();
+  lend(reader_a, reader_b);
   if (!options.rows.empty()) {
     RunDiff diff = compare::diff_by_rows(reader_a, reader_b, options);
     for (const int side : {0, 1})

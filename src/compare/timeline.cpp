@@ -173,7 +173,7 @@ Lane read_lane(const Reader& reader, std::size_t writer, Interner& interner) {
     const Event event = reader.event(id);
     if (is_beside(event)) continue;
     Item& item = lane.items.emplace_back(make_item(event, id, interner));
-    if (item.has_bytes) item.has_bytes = reader.has_bytes(id, std::get<TensorRecord>(event.value));
+    if (item.is_tensor()) item.has_bytes = reader.has_bytes(id, std::get<TensorRecord>(event.value));
   }
   return lane;
 }

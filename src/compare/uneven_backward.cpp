@@ -1,5 +1,6 @@
 #include "compare/uneven_backward.hpp"
 
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -14,19 +15,43 @@ bool is_of_backward(const Item& item) {
   return item.io == Io::Loss || (item.io == Io::Grad && item.phase == Phase::Backward);
 }
 
+// How far a run came.
+struct Reached {
+  std::int64_t step = std::numeric_limits<std::int64_t>::min();
+  bool is_updated = false;  // the optimizer's step was made there
+
+  void add(const Item& item, std::int64_t at) {
+    if (at < step || !item.is_tensor()) return;
+    if (at > step) *this = {at, false};
+    is_updated |= item.phase == Phase::Optimizer && item.io == Io::Param;
+  }
+  // Whether it ended in the midst of this step, while the other went on: there may have been more backwards to come.
+  bool is_cut_in(std::int64_t in, const Reached& other) const {
+    return step == in && !is_updated && (other.step > in || other.is_updated);
+  }
+};
+
 }  // namespace
 
 void match_uneven_backwards(const Alignment& alignment, LanePair& pair) {
   const std::vector<Item>&a = pair.a->items, &b = pair.b->items;
   const auto step_of_b = [&](std::size_t j) { return pair.number_of_b(j).step; };
   Steps calls_a, calls_b;
-  for (const Item& item : a)
+  Reached reached_a, reached_b;
+  for (const Item& item : a) {
     if (is_of_backward(item)) calls_a[item.step].insert(item.call);
-  for (std::size_t j = 0; j < b.size(); ++j)
+    reached_a.add(item, item.step);
+  }
+  for (std::size_t j = 0; j < b.size(); ++j) {
     if (is_of_backward(b[j])) calls_b[step_of_b(j)].insert(b[j].call);
+    reached_b.add(b[j], step_of_b(j));
+  }
   for (const auto& [step, calls] : calls_a) {
     const auto other = calls_b.find(step);
-    if (other != calls_b.end() && other->second.size() != calls.size()) pair.uneven_steps.insert(step);
+    if (other == calls_b.end() || other->second.size() == calls.size()) continue;
+    const bool is_b_fewer = other->second.size() < calls.size();
+    const bool is_cut = is_b_fewer ? reached_b.is_cut_in(step, reached_a) : reached_a.is_cut_in(step, reached_b);
+    if (!is_cut) pair.uneven_steps.insert(step);
   }
   if (pair.uneven_steps.empty()) return;
 

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "store/fork_guard.hpp"
 #include "store/new_run.hpp"
@@ -58,6 +59,9 @@ struct Run::Impl {
   std::atomic<std::uint64_t> dropped{0};
   std::array<std::atomic<std::uint64_t>, store::kTroubleCount> unsaid_drops{};  // while there is no journal to say them
   std::array<std::atomic<bool>, store::kTroubleCount> has_warned{};
+  std::atomic<RunWatcher*> watcher{nullptr};
+  std::vector<std::shared_ptr<RunWatcher>> watchers;  // all there were: another thread may still be asking one
+  std::mutex watchers_mutex;
 
   Impl(const std::filesystem::path& base, RunOptions given);
   ~Impl();
@@ -283,7 +287,8 @@ Run::~Run() {
 
 Recorded Run::record(const EventInfo& info, const TensorView& tensor, Values values) {
   if (!impl_->is_active.load(std::memory_order_relaxed)) return {};
-  return impl_->guarded([&](Writer& writer) { return writer.record(info, tensor, values); });
+  RunWatcher* const watcher = impl_->watcher.load(std::memory_order_acquire);
+  return impl_->guarded([&](Writer& writer) { return writer.record(info, tensor, values, watcher); });
 }
 
 Recorded Run::record(const EventInfo& info, const EventValue& value) {
@@ -292,8 +297,14 @@ Recorded Run::record(const EventInfo& info, const EventValue& value) {
     if (std::holds_alternative<TensorRecord>(value)) {
       throw Error(ErrorCode::InvalidArgument, "cannot record: a TensorRecord is what was read, not a value to record");
     }
-    return writer.record(info, value);
+    return writer.record(info, value, impl_->watcher.load(std::memory_order_acquire));
   });
+}
+
+void Run::set_watcher(std::shared_ptr<RunWatcher> watcher) {
+  std::lock_guard guard(impl_->watchers_mutex);
+  impl_->watchers.push_back(watcher);
+  impl_->watcher.store(watcher.get(), std::memory_order_release);
 }
 
 std::int64_t Run::step() {

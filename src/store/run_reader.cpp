@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <set>
+#include <unordered_map>
 
 #include "kernels/parallel.hpp"
 #include "kernels/sketch.hpp"
@@ -48,6 +49,20 @@ struct Block {
   }
 };
 
+// What makes two tensors the same, bit for bit.
+struct Content {
+  Fingerprint fingerprint;
+  DType dtype{};
+  std::vector<std::int64_t> shape;
+
+  explicit Content(const TensorRecord& record)
+      : fingerprint(record.fingerprint), dtype(record.dtype), shape(record.shape) {}
+  friend bool operator==(const Content&, const Content&) = default;
+};
+struct ContentHash {
+  std::size_t operator()(const Content& content) const noexcept { return content.fingerprint.low; }
+};
+
 bool is_shown_by_name(EventKind kind) { return kind == EventKind::Value || kind == EventKind::Change; }
 bool is_of_a_step(EventKind kind) {
   return kind != EventKind::Step && kind != EventKind::Note && kind != EventKind::Dropped;
@@ -71,6 +86,8 @@ struct Reader::Impl {
   ReaderOptions options;
   std::shared_ptr<TensorStorage> storage;
   std::uint64_t id = 0;  // tells the readers of a process apart
+  const Reader* lender = nullptr;
+  std::unordered_map<Content, EventId, ContentHash> lent;  // tensors of the lender that have bytes
 
   void read_run_json();
   void open(const Impl* before);
@@ -81,6 +98,7 @@ struct Reader::Impl {
   std::string_view line_of(const Row& row, Block& block) const;
   Event parse(EventId event) const;
   std::optional<EventId> event_with_seq(std::size_t writer, std::uint64_t seq) const;
+  std::optional<EventId> lent_for(const TensorRecord& record) const;
 };
 
 void Reader::Impl::read_run_json() {
@@ -304,8 +322,24 @@ std::vector<std::int64_t> Reader::steps(std::string_view name) const {
   return result;
 }
 
+void Reader::borrow_from(const Reader& lender) {
+  impl_->lender = &lender;
+  for (EventId id = 0; id < lender.event_count(); ++id) {
+    if (!lender.is_tensor(id)) continue;
+    const Event event = lender.event(id);
+    const auto& record = std::get<TensorRecord>(event.value);
+    if (lender.has_bytes(id, record)) impl_->lent.try_emplace(Content(record), id);
+  }
+}
+
+std::optional<EventId> Reader::Impl::lent_for(const TensorRecord& record) const {
+  if (lent.empty()) return std::nullopt;
+  const auto found = lent.find(Content(record));
+  return found == lent.end() ? std::nullopt : std::optional(found->second);
+}
+
 bool Reader::has_bytes(EventId id, const TensorRecord& record) const {
-  return impl_->storage->has_bytes(writer_index(id), record);
+  return impl_->storage->has_bytes(writer_index(id), record) || impl_->lent_for(record).has_value();
 }
 
 std::optional<EventId> Reader::Impl::event_with_seq(std::size_t writer, std::uint64_t seq) const {
@@ -373,6 +407,8 @@ TensorData Reader::tensor(EventId id) const {
   if (record == nullptr) {
     throw Error(ErrorCode::InvalidArgument, fmt::format("'{}' at step {} is not a tensor", event.name, event.step));
   }
+  if (!record->has_bytes())
+    if (const auto lent = impl_->lent_for(*record)) return impl_->lender->tensor(*lent);
   return {impl_->storage->view(writer_index(id), *record, event), impl_->storage};
 }
 

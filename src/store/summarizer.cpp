@@ -23,6 +23,12 @@ void Summarizer::set_known(const Fingerprint& fingerprint, const BlobTable::Know
   content_.sketch_of = known.sketch->seq;
 }
 
+void Summarizer::set_known(const Fingerprint& fingerprint, const Stats& stats, const Sketch* sketch) {
+  content_.summary = {fingerprint, stats};
+  has_summary_ = true;
+  if (sketch != nullptr && part_.is_sketched()) set(*sketch);
+}
+
 void Summarizer::finish() {
   if (!has_summary_) take();
   if (part_.is_sketched() && !has_sketched_ && !content_.sketch_of) set(kernels::sketch(tensor_, part_.part()));

@@ -44,6 +44,9 @@ class Summarizer {
   // From now on the summary is that of this known content. Events before `first_seq` may be gone.
   void set_known(const Fingerprint& fingerprint, const BlobTable::Known& known, std::uint64_t first_seq);
 
+  // The same of a content that another run has told; its sketch where it is given.
+  void set_known(const Fingerprint& fingerprint, const Stats& stats, const Sketch* sketch);
+
   void finish();  // takes what is missing
 
   // Where the sketch is when the event `seq` has told this content; nothing where there is none.

@@ -4,8 +4,9 @@
 // written by one big write. What the last tensors of that name were decides the order: was the last stored already, the
 // fingerprint alone is taken first, so an unchanged tensor costs its hash; were two in a row new, this one is likely to
 // be, and a very large one is written while a second thread takes its summary (if it was known after all, its place is
-// given back). The line is appended after the bytes are in the page cache, so a line never promises more than is there;
-// the tensor's place in the segment is kept after the line, so a sealed segment names nothing of which no line tells.
+// given back). A watcher is asked by the fingerprint, too, and may say that the bytes need not be kept. The line is
+// appended after the bytes are in the page cache, so a line never promises more than is there; the tensor's place in
+// the segment is kept after the line, so a sealed segment names nothing of which no line tells.
 #include "store/writer.hpp"
 
 #include <fmt/format.h>
@@ -180,9 +181,10 @@ void Writer::resolve(EventInfo& info) {
   info.call = call;
 }
 
-Recorded Writer::record(EventInfo info, const EventValue& value) {
+Recorded Writer::record(EventInfo info, const EventValue& value, RunWatcher* watcher) {
   journal_backoff_.check();
   resolve(info);
+  if (watcher != nullptr) watcher->saw(info, value);
   TextBuffer& line = line_buffer();
   encode_event(line, info, thread_id(), value);
   const std::uint64_t seq = append(line.view());
@@ -227,7 +229,7 @@ struct Writer::Stored {
   std::optional<BlobRef> duplicate;  // it was there after all
 };
 
-Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values) {
+Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values, RunWatcher* watcher) {
   validate(tensor);
   journal_backoff_.check();
   resolve(info);
@@ -246,9 +248,17 @@ Recorded Writer::record(EventInfo info, const TensorView& tensor, Values values)
     is_known = true;
   };
   const Last before = last.load(std::memory_order_relaxed);
-  if (is_small || before == Last::Duplicate) look_up(kernels::fingerprint(tensor));
-  const bool is_worth_a_guess =
-      before == Last::NewTwice && values == Values::Full && !has_fixed_budget() && is_worth_two_threads(tensor, size);
+  if (watcher != nullptr) {
+    const Fingerprint fingerprint = kernels::fingerprint(tensor);
+    look_up(fingerprint);
+    const WatchedTensor watched = watcher->saw(info, tensor, fingerprint);
+    if (!watched.keep_bytes) values = Values::Stats;
+    if (!is_known && watched.stats) summarizer.set_known(fingerprint, *watched.stats, watched.sketch.get());
+  } else if (is_small || before == Last::Duplicate) {
+    look_up(kernels::fingerprint(tensor));
+  }
+  const bool is_worth_a_guess = before == Last::NewTwice && values == Values::Full && !has_fixed_budget() &&
+                                watcher == nullptr && is_worth_two_threads(tensor, size);
   if (!summarizer.has_summary() && !is_small && !is_worth_a_guess) {
     summarizer.take();
     look_up(summarizer.summary().fingerprint);

@@ -36,8 +36,9 @@ class Writer {
   // The folder is there and empty. `run_step`, the run's current step, outlives the writer.
   Writer(std::filesystem::path folder, const Options& options, const std::atomic<std::int64_t>& run_step);
 
-  Recorded record(EventInfo info, const TensorView& tensor, Values values);
-  Recorded record(EventInfo info, const EventValue& value);
+  // The watcher, where there is one, is asked before anything is written.
+  Recorded record(EventInfo info, const TensorView& tensor, Values values, RunWatcher* watcher = nullptr);
+  Recorded record(EventInfo info, const EventValue& value, RunWatcher* watcher = nullptr);
   void step(std::int64_t number);
 
   void count_dropped(Trouble trouble) noexcept;
