@@ -2,12 +2,14 @@
 
 from tenscope._core import disable, enable, record, step
 from tenscope._core import version as __version__
+from tenscope.comparing.against import against
 from tenscope.comparing.checkpoints import CheckpointDiff
 from tenscope.comparing.explaining import Explanation, explain
 from tenscope.comparing.runs import Diff
 from tenscope.comparing.values import ValueDiff, compare, diff
 from tenscope.errors import (
     CorruptError,
+    Divergence,
     Error,
     IoError,
     NotFoundError,
@@ -30,6 +32,7 @@ __all__ = [
     "CheckpointDiff",
     "CorruptError",
     "Diff",
+    "Divergence",
     "Error",
     "Event",
     "Explanation",
@@ -46,6 +49,7 @@ __all__ = [
     "ValueDiff",
     "VersionError",
     "__version__",
+    "against",
     "check_sync",
     "close",
     "compare",

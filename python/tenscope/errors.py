@@ -2,6 +2,7 @@
 
 __all__ = [
     "CorruptError",
+    "Divergence",
     "Error",
     "IoError",
     "NotFoundError",
@@ -55,6 +56,16 @@ class UnsupportedError(Error, TypeError):
     """A type or feature that tenscope does not handle."""
 
     __module__ = "tenscope"
+
+
+class Divergence(Error, AssertionError):
+    """What is recorded differs from the reference: the message is the report, `diff` the tenscope.Diff."""
+
+    __module__ = "tenscope"
+
+    def __init__(self, diff: object) -> None:
+        super().__init__(str(diff))
+        self.diff = diff
 
 
 class RecordingWarning(RuntimeWarning):

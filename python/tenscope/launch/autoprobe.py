@@ -37,6 +37,7 @@ from tenscope.probes.modules import ModuleInfo, Names, PathFilter, Registry, Roo
 from tenscope.probes.ops import Operations, Scope, Wanted
 from tenscope.probes.rehearsal import is_made_by_compiler
 from tenscope.probes.state import State
+from tenscope.recording import moments
 from tenscope.recording.run import Run
 from tenscope.recording.say import say
 from tenscope.recording.selectors import Unmatched, tell
@@ -292,6 +293,7 @@ class AutoProbe(Probe):
                     call=self._backwards,
                     values=self.what.values,
                 )
+        moments.trains()
 
     @_contained
     def has_scaled(self, scaler, losses, results) -> None:
@@ -319,6 +321,7 @@ class AutoProbe(Probe):
         roots = [_ByHand(list(root.parameters()), found, self.fingerprint) for root in self.registry.roots]
         self._by_hand = [root for root in roots if root.prints]
         self._backwards += 1
+        moments.trains()
 
     @_contained
     def after_backward(self) -> None:
@@ -334,6 +337,7 @@ class AutoProbe(Probe):
             found for found in (_ByHand(root, by_hand, self.fingerprint) for root in roots) if found.prints
         ]
         self._backwards += 1
+        moments.trains()
 
     @_contained
     def has_optimizer(self, optimizer) -> None:
@@ -362,6 +366,7 @@ class AutoProbe(Probe):
         if self.on and self.run is not None:
             for root in self._roots_of(optimizer):
                 self._state.record_parameters(root.parameters(), self._step if session.is_joined() else completed)
+        moments.trains()
         if not session.is_joined():
             self._set_step(max(self._optimizers.values()))
         elif completed + 1 > most:

@@ -23,7 +23,9 @@ from tenscope.launch.when_imported import WhenImported
 from tenscope.metadata.runtime import note_program
 from tenscope.recording import ranks
 from tenscope.recording.callers import OWN_FOLDER
+from tenscope.recording.endings import exit_code
 from tenscope.recording.replace import check_name, remove_run
+from tenscope.recording.run import close_all
 from tenscope.recording.say import say, shown_path
 
 _SITE = str(Path(__file__).parent / "site")
@@ -95,6 +97,22 @@ def _end(folder: Path, pid: int) -> None:
     session.finish(_ended_by)
     if sys.stderr is not None and sys.stderr.isatty() and folder.exists():
         say(f"recorded into {shown_path(folder)}")
+    if session.options().against:
+        _end_compared(folder)
+
+
+def _end_compared(folder: Path) -> None:
+    """Says how the run compares with its reference; where it differs and all else went well, that is the exit code."""
+    from tenscope.launch import against
+
+    code = against.finish(folder, session.options(), *ranks.here())
+    has_failed = _ended_by is not None and not (isinstance(_ended_by, SystemExit) and exit_code(_ended_by) == 0)
+    if code and not has_failed:
+        close_all()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code)
 
 
 def strip_own_frames(error: BaseException) -> None:

@@ -89,6 +89,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--oracle", metavar="MODULE", help="make a call of this module once more, in a wider type")
     parser.add_argument("--oracle-call", type=int, default=0, metavar="N", help="which call of it (default: 0)")
     parser.add_argument("--end-after", type=int, metavar="STEP", help="end the program when this step is over")
+    against = parser.add_argument_group("compare with an earlier run while it runs")
+    against.add_argument("--against", metavar="RUN", help="the reference; what is equal is kept without its values")
+    where = against.add_mutually_exclusive_group()
+    where.add_argument("--stop", action="store_true", help="where they part: report, and end (default)")
+    where.add_argument("--pdb", action="store_true", help="where they part: a debugger, with both tensors as a and b")
+    where.add_argument("--keep-going", action="store_true", help="report at the end")
+    against.add_argument("--prefix", action="store_true", help="ending earlier than the reference is no difference")
+    against.add_argument("--tolerance", type=float, metavar="X", help="largest harmless difference, as of diff")
     onnx = parser.add_argument_group("an ONNX model, run by ONNX Runtime")
     onnx.add_argument("--onnx", metavar="MODEL", help="the model; --include and --exclude are for names of tensors too")
     onnx.add_argument(
@@ -104,6 +112,7 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
     takes_value = {"--out", "--name", "--python", "--include", "--exclude", "--every", "--steps", "--max-bytes"}
     takes_value |= {"--ops", "--ops-steps", "--ops-call", "--oracle", "--oracle-call", "--end-after"}
     takes_value |= {"--onnx", "--inputs", "--chunk"}
+    takes_value |= {"--against", "--tolerance"}
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "--"):
         at += 2 if words[at] in takes_value else 1
@@ -143,6 +152,8 @@ def _run_module(name: str) -> None:
 def _run_onnx(parser: argparse.ArgumentParser, options: argparse.Namespace, program: list[str]) -> None:
     if program:
         parser.error(f"--onnx is instead of a script: what is {program[0]!r}?")
+    if options.against:
+        parser.error("--against is for scripts: record the model, then tenscope diff")
     if options.every != 1 or options.steps != (0, None):
         parser.error("--every and --steps are for scripts: a model is called once")
     try:
@@ -179,6 +190,10 @@ def main(words: list[str]) -> None:
     trouble = "" if is_module else _why_not(program[0])
     if trouble:
         parser.error(f"cannot run the script: {trouble}: {program[0]}")
+    if options.against:
+        options.against = _reference(parser, options)
+    elif options.stop or options.pdb or options.keep_going or options.prefix or options.tolerance is not None:
+        parser.error("--stop, --pdb, --keep-going, --prefix and --tolerance go with --against")
     try:
         folder = autorun.choose_folder(options.out, options.name, options.replace)
     except (Error, OSError) as error:
@@ -202,6 +217,10 @@ def main(words: list[str]) -> None:
             oracle=options.oracle,
             oracle_call=options.oracle_call,
             end_after=options.end_after,
+            against=options.against or "",
+            on_divergence="pdb" if options.pdb else "keep" if options.keep_going else "stop",
+            prefix=options.prefix,
+            tolerance=options.tolerance,
         ),
     )
     try:
@@ -222,6 +241,21 @@ def main(words: list[str]) -> None:
         if isinstance(error, KeyboardInterrupt) and not is_module:
             _die_of_interrupt()
         raise
+
+
+def _reference(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    """The folder of the run to compare with, found before there is a newer one."""
+    from tenscope.comparing.against import resolve
+
+    try:
+        reference = resolve(options.against)
+    except Error as error:
+        parser.error(str(error))
+    if options.name and options.replace and os.path.realpath(os.path.join(options.out, options.name)) == str(
+        reference.resolve()
+    ):
+        parser.error(f"--replace would remove the run that is compared with: {options.against}")
+    return str(reference)
 
 
 def _is_this_python(python: str) -> bool:

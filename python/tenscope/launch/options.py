@@ -23,6 +23,10 @@ class Options:
     oracle: str | None = None  # the module of which one call is made once more in a wider type
     oracle_call: int = 0
     end_after: int | None = None  # the program is ended when this step is over
+    against: str = ""  # the run that it is compared with while it runs
+    on_divergence: str = "stop"  # "stop", "pdb" or "keep"
+    prefix: bool = False
+    tolerance: float | None = None
 
     def wants_step(self, step: int) -> bool:
         return self.first_step <= step and (self.end_step is None or step < self.end_step) and step % self.every == 0

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from tenscope.errors import Error
 from tenscope.launch.options import Options
 from tenscope.recording import ranks
 from tenscope.recording.run import Run, current, set_current
@@ -66,6 +67,8 @@ def open_run() -> Run:
         finally:
             _is_opening = False
         _run.held = True
+        if options().against:
+            _compare(_run)
         if before is not None:
             if before.current_step:
                 _run.step(before.current_step)
@@ -75,6 +78,15 @@ def open_run() -> Run:
         if current() is None or current().held or current().closed:
             set_current(_run)
         return _run
+
+
+def _compare(run: Run) -> None:
+    from tenscope.launch import against
+
+    try:
+        against.attach(run, options())
+    except Error as error:
+        say(f"the run is not compared while it is made, only at its end: {error}")
 
 
 def joined(base: str | os.PathLike[str], given: Mapping[str, object]) -> Run | None:

@@ -22,11 +22,13 @@ from torch.nn.modules import module as _hooks
 
 from tenscope import _core
 from tenscope._core import CHANGED_INPUT_SUFFIX
+from tenscope.errors import Divergence
 from tenscope.probes import grads
 from tenscope.probes.build import Builder, autocast_in_force, form_of
 from tenscope.probes.describe import describe
 from tenscope.probes.modules import ModuleInfo, Registry, class_of, forward_arguments
 from tenscope.probes.rehearsal import pipeline_stage, without_values
+from tenscope.recording import moments
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
 _MAX_DEPTH = 64
@@ -110,11 +112,16 @@ class Probe:
             _hooks.register_module_forward_pre_hook(self._pre_hook()),
             _hooks.register_module_forward_hook(self._post_hook(), with_kwargs=True, always_call=True),
         ]
+        moments.add_probe(self._is_inside)
 
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        moments.remove_probe(self._is_inside)
+
+    def _is_inside(self) -> bool:
+        return bool(self.stack()) or _graph_task_id() != -1
 
     def stack(self) -> list[Frame]:
         try:
@@ -125,7 +132,7 @@ class Probe:
             return self._local.stack
 
     def trouble(self, error: Exception) -> None:
-        if _core.is_strict():
+        if _core.is_strict() or isinstance(error, Divergence):  # which is raised for the program
             raise error
         if not self._warned:
             self._warned = True
@@ -209,6 +216,7 @@ class Probe:
         stack.append(frame)
         if frame.on:
             self._record_enter(frame, module, args)
+            moments.inside_call()
         now = perf_counter_ns()
         self._local.spent_ns += now - began
         frame.spent_ns = self._local.spent_ns
@@ -265,6 +273,8 @@ class Probe:
             self._record_exit(frame, module, elapsed, error)
         if not stack:
             self.end_outermost(frame.info, output)
+        if error is None:
+            (moments.inside_call if stack else moments.call_ended)()
         self._local.spent_ns += perf_counter_ns() - began
 
     def _record_outputs(self, frame: Frame, module, args, kwargs, output) -> None:

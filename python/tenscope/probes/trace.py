@@ -26,6 +26,7 @@ from tenscope.probes.ops import Operations, Scope, Wanted
 from tenscope.probes.rehearsal import is_made_by_compiler
 from tenscope.probes.spy import listen, unlisten
 from tenscope.probes.state import State
+from tenscope.recording import moments
 from tenscope.recording.run import current, init
 from tenscope.recording.selectors import Unmatched, globs, tell
 
@@ -184,6 +185,7 @@ class TraceProbe(Probe):
 
     def begin_outermost(self, info: ModuleInfo, module) -> None:
         owner = self._owner
+        moments.between_calls()
         if self._owed_step == self.run.current_step:
             self.run.step()
         self._owed_step = -1
@@ -236,6 +238,7 @@ class TraceProbe(Probe):
                 self._owed_step = self.run.current_step
                 if self.on and self._owner._params:
                     self._state.record_parameters(root.parameters(), self.run.current_step)
+            moments.trains()
         except Exception as error:
             self.trouble(error)
 

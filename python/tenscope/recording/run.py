@@ -26,11 +26,22 @@ _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _current: Run | None = None
 _opened = 0
 _last_words: list[Callable[[Callable], None]] = []
+_watchers: list[Callable[[Run], None]] = []
 
 
 def before_close(last_word: Callable[[Callable], None]) -> None:
     """Has it called with Run.record of each run that is about to be closed."""
     _last_words.append(last_word)
+
+
+def watch_runs(opened: Callable[[Run], None]) -> None:
+    """Has it called with each Run that is opened from now on."""
+    _watchers.append(opened)
+
+
+def unwatch_runs(opened: Callable[[Run], None]) -> None:
+    if opened in _watchers:
+        _watchers.remove(opened)
 
 
 class Run(_core.Run):
@@ -130,6 +141,8 @@ class Run(_core.Run):
                 if self.strict:
                     raise
                 warnings.warn(f"{type(error).__name__}: {error}", RecordingWarning, stacklevel=2)
+        for opened in tuple(_watchers):
+            opened(self)
 
     def close(self) -> None:
         """Seals the files. May be called again; what is recorded afterwards is ignored."""
