@@ -43,6 +43,7 @@ struct RunDiffOptions {
   std::vector<std::string> rows;
   std::vector<int> ranks;                        // only these; empty: all
   bool allow_prefix = false;                     // a run that ends earlier than the other is no difference
+  bool with_budget = false;                      // what each module adds to the error: RunDiff::budget
   std::size_t max_origins = 100;                 // origins beyond these are counted, not listed
   std::function<void(double done)> on_progress;  // 0 to 1, from the calling thread
   // Called for every value of both runs once its rank is judged, where ranks were compared one by one. Costs an
@@ -380,6 +381,33 @@ struct DiffRows {
   bool is_complete() const noexcept { return common == first && common == second && partial.empty(); }
 };
 
+// What each module adds to the error of the second run, in the forward (docs/budget.md). Errors are |b - a| / |a|,
+// Euclidean; of several tensors by their sizes, of several calls the root of the mean square.
+struct DiffBudget {
+  struct Module {
+    std::string root, module, cls;  // in the first run's names
+    bool is_own_code = false;       // of a module with others in it: what its code does between their calls
+    std::size_t calls = 0;
+    double arriving = 0;      // of what it computes from
+    double leaving = 0;       // of what it makes of it
+    double adds = 0;          // what it would add to a result of which the sources agree
+    double amplifies = 0;     // how many times the error that arrives it hands on; NaN: none arrives
+    bool is_assumed = false;  // how it hands on errors is not known: taken to be 1, or less where less leaves
+    double share = 0;         // of the squared error that leaves the outermost module: what began here; NaN: not known
+  };
+  struct Root {
+    std::string root;
+    std::size_t calls = 0;
+    std::size_t left_out = 0;  // calls after a backward of an earlier step: the parameters are no longer the same
+    double leaving = 0;
+    double share_of_inputs = 0;   // of the squared error that leaves: what arrived with its inputs; NaN: none leaves
+    double share_not_traced = 0;  // what could not be followed
+  };
+  std::vector<Module> modules;       // sorted by what they add
+  std::vector<Root> roots;           // in the order of their calls
+  std::vector<std::string> unknown;  // modules of which nothing could be judged
+};
+
 struct RunDiff {
   std::string a, b;  // the runs' folders
   DiffVerdict verdict = DiffVerdict::Nothing;
@@ -392,6 +420,7 @@ struct RunDiff {
   std::optional<DiffRounding> rounding;
   std::optional<DiffRows> rows;
   std::optional<DiffEngineNoise> engine_noise;
+  std::optional<DiffBudget> budget;  // where it was asked for
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffRenamed> renamed;
   std::vector<DiffContentPair> content_pairs;  // in the order of the first run

@@ -99,12 +99,13 @@ void init_rundiff(nb::module_& m) {
       "diff_runs",
       [](const std::string& a, const std::string& b, std::vector<std::string> map, std::optional<double> tolerance,
          std::size_t top, bool strict, bool prefix, std::vector<std::string> rows, std::vector<int> ranks,
-         const std::optional<nb::callable>& progress) {
+         const std::optional<nb::callable>& progress, bool budget) {
         RunDiffOptions options{.map = std::move(map),
                                .tolerance = tolerance,
                                .rows = std::move(rows),
                                .ranks = std::move(ranks),
-                               .allow_prefix = prefix};
+                               .allow_prefix = prefix,
+                               .with_budget = budget};
         if (progress)
           options.on_progress = [&progress](double done) {
             nb::gil_scoped_acquire acquire;
@@ -114,7 +115,7 @@ void init_rundiff(nb::module_& m) {
         return report_of(diff_runs(a, b, options), top, strict);
       },
       "a"_a, "b"_a, "map"_a, "tolerance"_a.none(), "top"_a, "strict"_a, "prefix"_a, "rows"_a, "ranks"_a,
-      "progress"_a.none());
+      "progress"_a.none(), "budget"_a = false);
   m.def(
       "diff_operations",
       [](const std::string& a, const std::string& b, std::optional<std::int64_t> step, std::optional<int> rank) {

@@ -115,6 +115,7 @@ void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
                  "Runs: compare ranks on the Dask cluster whose scheduler has this address, 'tcp://node1:8786'");
   app.add_flag("--zoom", options.zoom,
                "Runs: run both programs again and name the source line where they part, as tenscope zoom");
+  app.add_flag("--budget", options.budget, "Runs: what each module adds to the error, as a table");
   app.add_flag("--ranks", options.ranks, "One run: what should be equal across its ranks and is not");
 }
 
@@ -122,7 +123,10 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
   RunDiffOptions settings{.map = read_map(options),
                           .tolerance = options.tolerance,
                           .rows = options.rows ? separated(*options.rows) : std::vector<std::string>(),
-                          .allow_prefix = options.prefix};
+                          .allow_prefix = options.prefix,
+                          .with_budget = options.budget};
+  if (options.budget && !options.dask.empty())
+    throw Error(ErrorCode::InvalidArgument, "--budget compares all ranks in one process: it does not go with --dask");
   if (output.progress) settings.on_progress = show_progress;
   const bool is_on_page = !options.html.empty() && options.dask.empty();
   const RunDiff diff = !options.dask.empty() ? diff_on_dask(a, b, settings, options, output)

@@ -24,6 +24,7 @@ struct RunDiffFlags {
   bool prefix = false;
   bool ranks = false;
   bool zoom = false;
+  bool budget = false;
 };
 
 // What --map and --map-file say.

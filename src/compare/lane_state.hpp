@@ -14,6 +14,7 @@
 #include "compare/noise.hpp"
 #include "compare/observations.hpp"
 #include "compare/origin.hpp"
+#include "compare/tensor_source.hpp"
 #include "compare/update.hpp"
 
 namespace tenscope::compare {
@@ -35,6 +36,7 @@ struct Measures {
   MeasureDistribution distribution;  // may be empty
   IsSameMask is_same_mask;           // may be empty
   Measure estimate;                  // without their bytes, where they were not measured before; may be empty
+  const TensorSource *source_a = nullptr, *source_b = nullptr;  // the tensors themselves, where there are any
   // Called with the lanes of both runs once all of them is judged; may be empty.
   std::function<void(const Lane& a, const Lane& b)> release;
 };

@@ -284,6 +284,7 @@ void PartialDiff::merge(PartialDiff other) {
   for (auto& [key, one] : other.unmatched) add(std::move(one));
   for (auto& [key, one] : other.notes) add(std::move(one));
   append(content_pairs, std::move(other.content_pairs));
+  if (other.budget) budget ? budget->add(*other.budget) : void(budget = std::move(other.budget));
   if (!unused_rules) {
     unused_rules = std::move(other.unused_rules);
   } else if (other.unused_rules) {
@@ -338,6 +339,7 @@ RunDiff PartialDiff::result() const {
   if (first_bit_difference) diff.first_bit_difference = first_bit_difference->value;
   if (first_unknown) diff.first_unknown = first_unknown->value;
   if (engine_noise) diff.engine_noise = engine_noise->value;
+  if (budget) diff.budget = budget->result();
   diff.modules = values_in_order(modules);
   diff.renamed = values_in_order(renamed);
   diff.unmatched = values_in_order(unmatched);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "compare/budget_sums.hpp"
 #include "compare/settings.hpp"
 #include "tenscope/diff.hpp"
 #include "tenscope/event.hpp"
@@ -101,6 +102,7 @@ struct PartialDiff {
   std::map<std::tuple<int, std::string, std::string, std::string>, OfRank<DiffUnmatched>> unmatched;
   std::map<std::tuple<DiffNote::Kind, int, std::string, std::string, std::string, std::size_t>, OfRank<DiffNote>> notes;
   std::vector<OfRank<DiffContentPair>> content_pairs;
+  std::optional<BudgetSums> budget;                                        // where it was asked for
   std::optional<std::map<std::string, OfRank<std::string>>> unused_rules;  // with the reason; nothing: none was tried
   std::size_t total_a = 0, total_b = 0, compared = 0, bit_equal = 0, same_values = 0, noise = 0, unknown = 0,
               consequences = 0, idle = 0;

@@ -13,7 +13,7 @@
 namespace tenscope::compare {
 namespace {
 
-constexpr std::string_view kFormat = "tenscope partial diff 3\n";
+constexpr std::string_view kFormat = "tenscope partial diff 4\n";
 
 template <class T, class U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
@@ -108,6 +108,21 @@ auto fields(Is<DiffEngineNoise> auto& one) {
   return std::tie(weights, largest, tensor);
 }
 
+auto fields(Is<BudgetSums::Module> auto& one) {
+  auto& [cls, order, calls, assumed, unknown, arriving, leaving, adds, handed_on, share] = one;
+  return std::tie(cls, order, calls, assumed, unknown, arriving, leaving, adds, handed_on, share);
+}
+
+auto fields(Is<BudgetSums::Root> auto& one) {
+  auto& [order, calls, left_out, with_error, leaving, from_inputs, not_traced] = one;
+  return std::tie(order, calls, left_out, with_error, leaving, from_inputs, not_traced);
+}
+
+auto fields(Is<BudgetSums> auto& one) {
+  auto& [modules, roots] = one;
+  return std::tie(modules, roots);
+}
+
 auto fields(Is<Moment> auto& one) {
   auto& [rank, ordinal, is_initial, step, phase, position] = one;
   return std::tie(rank, ordinal, is_initial, step, phase, position);
@@ -135,11 +150,11 @@ auto fields(OfSomeRank auto& one) {
 auto fields(Is<PartialDiff> auto& one) {
   auto& [a, b, max_origins, ranks, in_a, in_b, starts, first_bit_difference, first_unknown, coarser_dtypes,
          first_beyond_rounding, engine_noise, settings_a, settings_b, modules, renamed, attributes, unmatched, notes,
-         content_pairs, unused_rules, total_a, total_b, compared, bit_equal, same_values, noise, unknown, consequences,
-         idle, compared_results, has_results, are_weights_in_doubt] = one;
+         content_pairs, budget, unused_rules, total_a, total_b, compared, bit_equal, same_values, noise, unknown,
+         consequences, idle, compared_results, has_results, are_weights_in_doubt] = one;
   return std::tie(a, b, max_origins, ranks, in_a, in_b, starts, first_bit_difference, first_unknown, coarser_dtypes,
                   first_beyond_rounding, engine_noise, settings_a, settings_b, modules, renamed, attributes, unmatched,
-                  notes, content_pairs, unused_rules, total_a, total_b, compared, bit_equal, same_values, noise,
+                  notes, content_pairs, budget, unused_rules, total_a, total_b, compared, bit_equal, same_values, noise,
                   unknown, consequences, idle, compared_results, has_results, are_weights_in_doubt);
 }
 

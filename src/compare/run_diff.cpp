@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compare/align.hpp"
+#include "compare/budget.hpp"
 #include "compare/causality.hpp"
 #include "compare/pipeline_stage.hpp"
 #include "compare/run_end.hpp"
@@ -513,6 +514,7 @@ PartialDiff diff_rank(const RankTimelines& rank, Interner& interner, const Measu
                            .on_progress = options.on_progress};
   const Findings findings = find_origins(alignment, interner, measures, judging);
   if (options.on_pair) tell_pairs(findings, alignment, measures, options.on_pair);
+  if (options.with_budget) part.budget = make_budget(alignment, interner, measures);
   const ResultMaker maker(alignment, interner, describe, findings);
   const std::vector<Moment> moments = moments_of(findings.origins, alignment);
   add_counts(findings, part);

@@ -126,12 +126,15 @@ void note_states(const Reader& a, const Reader& b, compare::PartialDiff& diff) {
     });
 }
 
-compare::Measures measures_of(compare::RunValues& values) {
+compare::Measures measures_of(compare::RunValues& values, const compare::TensorSource& a,
+                              const compare::TensorSource& b) {
   return {.pair = [&](const Item& x, const Item& y) { return values.measure(x, y); },
           .update = [&](const auto& x, const auto& y) { return values.measure_update(x, y); },
           .distribution = [&](const Item& x, const Item& y) { return values.measure_distribution(x, y); },
           .is_same_mask = [&](const Item& x, const Item& y) { return values.is_same_mask(x, y); },
           .estimate = [&](const Item& x, const Item& y) { return values.estimate(x, y); },
+          .source_a = &a,
+          .source_b = &b,
           .release = {}};
 }
 
@@ -148,7 +151,7 @@ compare::PartialDiff diff_by_ranks(const Reader& a, const Reader& b, const RunDi
   const ReaderSource source_a(a), source_b(b);
   RunValues values(source_a, source_b, interner);
   const ContentSource content = values.content_source();
-  Measures measures = measures_of(values);
+  Measures measures = measures_of(values, source_a, source_b);
   measures.release = [&](const Lane& x, const Lane& y) { release(a, x), release(b, y); };
   CodeComparison codes(
       [&](int run, const std::string& fingerprint) { return (run == 0 ? a : b).source_text(fingerprint); });
@@ -200,7 +203,7 @@ RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& o
   Timeline timeline_a = read_timeline(a, interner), timeline_b = read_timeline(b, interner);
   LogicalRuns runs = make_logical_runs(a, b, std::move(timeline_a), std::move(timeline_b), interner, options.map);
   RunValues values(*runs.sources[0], *runs.sources[1], interner);
-  Measures measures = measures_of(values);
+  Measures measures = measures_of(values, *runs.sources[0], *runs.sources[1]);
   measures.update = [&](const auto& x, const auto& y) {
     auto whole = values.measure_update(x, y);
     if (!whole || whole->is_mistake()) return whole;

@@ -119,6 +119,24 @@ inline constexpr double kSumStandsOut = 6;
 // sketches? Chosen.
 inline constexpr double kUpdateOfFactor = 3;
 
+// How a computation is known by its numbers (replay.cpp): the Euclidean difference between what it makes of the
+// recorded sources and the recorded result. A sum is rounded once or twice; what is left out of it must not pass for
+// rounding. Other computations have settings that are not known (an epsilon, the order of their sums). Columns are told
+// by kReplayRows rows, a curve by so many elements. Chosen.
+inline constexpr double kReplayUnits = 64;
+inline constexpr double kReplayUnitsHalf = 3;
+inline constexpr double kReplayFit = 1e-3;
+inline constexpr double kReplayCurve = 0.02;
+inline constexpr double kReplaySketch = 1e-4;  // of sums of sketches, which are rounded by themselves
+inline constexpr std::int64_t kReplayRows = 8;
+inline constexpr std::size_t kReplayCurveElements = 256;
+// How much of a tensor is looked at for that: elements; products of a matrix, and columns of its result.
+inline constexpr std::int64_t kReplayElements = 1 << 16;
+inline constexpr std::int64_t kReplayProducts = 1 << 26;
+inline constexpr std::int64_t kReplayColumns = 256;
+inline constexpr std::int64_t kReplayLength = 4096;  // of a sequence
+inline constexpr std::int64_t kReplayQueries = 16;   // of each of four sequences
+
 // Lists in a report beyond these are counted.
 inline constexpr std::size_t kListedClasses = 10;
 inline constexpr std::size_t kListedCalls = 5;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/json_writer.hpp"
+#include "report/budget.hpp"
 #include "report/run_diff.hpp"
 
 namespace tenscope::report {
@@ -51,6 +52,8 @@ class Writer {
     } else {
       json_.null();
     }
+    json_.key("budget");
+    diff.budget ? put_budget(json_, *diff.budget) : static_cast<void>(json_.null());
     json_.key("rows");
     diff.rows ? rows(*diff.rows) : static_cast<void>(json_.null());
     texts("settings", diff.settings, setting_in_words);

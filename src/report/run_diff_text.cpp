@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/budget.hpp"
 #include "report/run_diff.hpp"
 #include "report/table.hpp"
 
@@ -35,6 +36,7 @@ class TextReport {
     if (diff_.first_bit_difference && !is_first_bit_the_divergence()) bits(*diff_.first_bit_difference);
     more_origins();
     if (diff_.rows) out_ += row_tables_text(diff_, options_);
+    if (diff_.budget) out_ += budget_text(diff_, options_);
     names();
     for (const DiffNote& note : diff_.notes)
       if (!is_of_weights(note)) line("note: " + note_in_words(note));

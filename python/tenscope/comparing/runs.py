@@ -25,6 +25,7 @@ class Diff:
     first_divergence   None, or where: .module .name .io .step .call .rank .phase .confidence .metrics ...
     rounding           None, or, where the runs part by a coarser .dtype: the first place .beyond its rounding, or None
     show               commands that show the tensor of the first divergence, one for each run
+    budget             None, or what each of .modules adds to the error: .module .arriving .leaving .adds .share ...
     origins            all places that start a difference; unmatched, renamed, settings, notes, counts
     json               the whole as plain data, as `tenscope diff --json` gives it (docs/diff.md)
     """
@@ -44,6 +45,7 @@ class Diff:
         self.origins = readable.origins
         self.unmatched = readable.unmatched
         self.renamed: dict[str, str] = self.json["renamed"]
+        self.budget = readable.budget
         self.settings = readable.settings
         self.notes = readable.notes
         self.counts = readable.counts
@@ -78,6 +80,7 @@ def diff(
     rows: str | Iterable[str] = (),
     top: int = 10,
     ranks: Iterable[int] | None = None,
+    budget: bool = False,
     executor: Any = None,
     progress: Callable[[float], object] | None = None,
 ) -> Diff:
@@ -91,6 +94,7 @@ def diff(
     prefix     a run that ends earlier than the other is no difference
     rows       "request,position": integers that both recorded, by which rows (tokens) belong together
     ranks      only what these ranks recorded; by default all
+    budget     what each module adds to the error, as `.budget` and in the report (docs/budget.md)
     executor   compares ranks by tasks of this executor, one of concurrent.futures or like them (docs/parallel.md)
     progress   is called with how much is done, from 0 to 1
     """
@@ -101,12 +105,16 @@ def diff(
         raise UsageError("diff needs at least one rank; without ranks= it compares all")
     if keys and (executor is not None or chosen is not None):
         raise UsageError("rows= compares all ranks in one process: it goes with neither ranks= nor executor=")
+    if budget and executor is not None:
+        raise UsageError("budget= compares all ranks in one process: it does not go with executor=")
     places = _place(a), _place(b)
     with remote.reading(*places, all_ranks=executor is None and chosen is None):
         folders = [place.path for place in places]
         # Whole tensors are made of the parts of all ranks: in one process.
         if executor is None or (chosen is None and not _core.are_laid_out_alike(*folders)):
-            found = _core.diff_runs(*folders, rules, tolerance, top, strict, prefix, keys, chosen or [], progress)
+            found = _core.diff_runs(
+                *folders, rules, tolerance, top, strict, prefix, keys, chosen or [], progress, budget
+            )
         else:
             partial = parts.compare(
                 executor, *places, ranks=chosen, map=rules, tolerance=tolerance, prefix=prefix, progress=progress
