@@ -97,9 +97,8 @@ def main():
     peer = best["DebugMode, lines and hashes"] - best["plain"]
     for name, seconds in best.items():
         extra = seconds - best["plain"]
-        print(
-            f"{name:28} {1e6 * extra / operations:8.1f} us an operation {extra / peer:7.2f} x DebugMode, lines and hashes"
-        )
+        cost = 1e6 * extra / operations
+        print(f"{name:28} {cost:8.1f} us an operation {extra / peer:7.2f} x DebugMode, lines and hashes")
 
 
 if __name__ == "__main__":

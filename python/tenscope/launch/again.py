@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -35,17 +36,16 @@ def run_again(label: str, command: list[str], recorded: Recorded) -> str:
         started = []
         try:
             for of_rank in ranks:
-                started.append(
-                    subprocess.Popen(
-                        command,
-                        cwd=folder,
-                        env=environment | of_rank,
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
-                    )  # fmt: skip
+                process = subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    env=environment | of_rank,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
                 )
+                started.append(process)
             wait_for(started)
         except OSError as error:
             raise Trouble(f"cannot start Python for {label}: {error.strerror}: {command[0]}") from None
@@ -95,8 +95,6 @@ def wait_for(started: list[subprocess.Popen]) -> None:
 
 
 def end_group(process: subprocess.Popen) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()

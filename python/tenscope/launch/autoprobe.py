@@ -543,7 +543,7 @@ def optimizer_settings(optimizer) -> dict:
 
 
 def optimizer_steps(optimizer) -> float | None:
-    """How many steps it has counted before this one, where it counts them: a correction of its averages depends on it."""
+    """How many steps it has counted before this one, where it counts them: corrections of averages depend on it."""
     counts = [state["step"] for state in optimizer.state.values() if "step" in state]
     return max((float(count) for count in counts), default=None)
 

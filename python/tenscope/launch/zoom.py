@@ -25,6 +25,7 @@ from tenscope.launch.again import run_again
 from tenscope.launch.blamed_call import IN_MODULE, blamed_call, judge, offer
 from tenscope.metadata.repro import Recorded, Trouble, newest_run, split_command
 
+
 @dataclasses.dataclass
 class Options:
     map: list[str] = dataclasses.field(default_factory=list)

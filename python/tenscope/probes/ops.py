@@ -159,9 +159,9 @@ class Function:
 
 
 class Operations(TorchDispatchMode):
-    """Records operations through `record_op` of the probe that `probe()` returns. Its `scope_of_op` is asked for each: the scope that it
-    belongs to, or None where it is not wanted. `has_compiled_ops` is told where code runs that torch.compile has made:
-    its operations have no lines and are not recorded; `trouble`, what goes wrong in here."""
+    """Records operations through `record_op` of the probe that `probe()` returns. Its `scope_of_op` is asked for each:
+    the scope that it belongs to, or None where it is not wanted. `has_compiled_ops` is told where code runs that
+    torch.compile has made: its operations have no lines and are not recorded; `trouble`, what goes wrong in here."""
 
     def __init__(self, probe: Callable, values: str = "full"):
         super().__init__()
