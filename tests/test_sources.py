@@ -504,13 +504,15 @@ def test_two_ranks_write_one_copy(tmp_path):
         import os, torch, torch.distributed as dist
         from model import Net
         dist.init_process_group("gloo")
+        dist.barrier()
         torch.manual_seed(0)
         net = Net()
         net(torch.randn(4, 8))
+        dist.barrier()  # one that is gone early is missed by the other
         dist.destroy_process_group()
     """
     write(tmp_path, textwrap.dedent(script), "ranks.py")
-    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29631", "ranks.py"]
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ranks.py"]
     done = tenscope_run(tmp_path, "--name", "two", *words)
     assert done.returncode == 0, done.stderr
     run = tenscope.open(tmp_path / "runs" / "two")

@@ -24,6 +24,7 @@ if BUG == "ranks":
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
+    dist.barrier()
 
 
 class Attention(nn.Module):
@@ -323,7 +324,8 @@ def test_ranks_of_a_launcher_are_all_run_again(recorded):
     """The blamed rank is the one that is looked at."""
     folder = recorded("none").parent
     for name in ("good", "bad"):
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "tenscope.run"]
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        command += ["-m", "tenscope.run"]
         command += [
             "--out",
             folder,
