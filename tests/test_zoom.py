@@ -369,6 +369,41 @@ def test_a_run_that_does_not_say_how_it_was_made_is_refused(recorded, tmp_path):
     assert "does not say how it was made" in found["error"]
 
 
+def test_files_that_were_edited_in_place_are_put_back(tmp_path):
+    """Both programs are run as they were, though none of their files is what it was then."""
+    (tmp_path / "parts").mkdir()
+    helper, script, data = tmp_path / "parts" / "helper.py", tmp_path / "train.py", tmp_path / "data.txt"
+    helper.write_text("def scaled(x):\n    return x * 2\n")
+    script.write_text(
+        "import torch\nfrom parts.helper import scaled\n"
+        "class Net(torch.nn.Linear):\n    def forward(self, x):\n        return super().forward(scaled(x))\n"
+        "torch.manual_seed(0)\nnet = Net(4, 4)\nx = torch.randn(2, 4) * float(open('data.txt').read())\nnet(x)\n"
+    )
+    data.write_text("3")
+
+    def record(name):
+        command = [tenscope_program(), "run", "--name", name, "train.py"]
+        environment = os.environ | {"TENSCOPE_METADATA": "1", "OMP_NUM_THREADS": "1"}
+        subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
+        return tmp_path / "runs" / name
+
+    good = record("good")
+    helper.write_text("\n\ndef scaled(x):\n    return x * 2.5  # MISTAKE\n")
+    bad = record("bad")
+    helper.write_text("def scaled(x):\n    return x + 1\n")
+    script.write_text("raise SystemExit('edited since')\n")
+    found = zoom(good, bad)
+    places = {side: (place["file"], place["line"], place["text"]) for side, place in found["line"].items()}
+    assert places == {
+        "a": (os.path.join("parts", "helper.py"), 2, "return x * 2"),
+        "b": (os.path.join("parts", "helper.py"), 4, "return x * 2.5  # MISTAKE"),
+    }
+    assert script.read_text() == "raise SystemExit('edited since')\n" and "x + 1" in helper.read_text()
+    # What is no source is not kept, and is noticed.
+    data.write_text("4")
+    assert "running A again gives other numbers, first in" in zoom(good, bad, check=2)["error"]
+
+
 def test_another_command_may_be_given(recorded):
     program = recorded("none").parent.parent / "model.py"
     found = zoom(recorded("none"), recorded("axis"), "--b-command", f"{sys.executable} {program} axis")

@@ -20,10 +20,9 @@ _LAUNCHERS = re.compile(r"^(RANK|WORLD_SIZE|LOCAL_.*|GROUP_.*|ROLE_.*|MASTER_.*|
 _GRACE_S = 20  # that the other ranks have when one has failed
 
 
-def run_again(label: str, command: list[str], recorded: Recorded) -> str:
-    """What the program prints. `label` is how messages call it."""
+def run_again(label: str, command: list[str], recorded: Recorded, folder: str) -> str:
+    """What the program prints, run in that folder. `label` is how messages call it."""
     program = recorded.program
-    folder = program["working_directory"]
     if not Path(folder).is_dir():
         raise Trouble(f"the folder that {label} was run in is gone: {folder}")
     environment = environment_of(recorded)
@@ -59,6 +58,7 @@ def run_again(label: str, command: list[str], recorded: Recorded) -> str:
 def environment_of(recorded: Recorded) -> dict[str, str]:
     then = {name: value for name, value in recorded.relevant_environment.items() if not _LAUNCHERS.match(name)}
     environment = {name: value for name, value in os.environ.items() if not _LAUNCHERS.match(name)} | then
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # of sources that may stand in for others
     environment["PYTHONPATH"] = without_our_site(environment.get("PYTHONPATH", ""))
     for word in ("TENSCOPE_RUN", "TENSCOPE_RUN_OPTIONS", PROGRAM_VARIABLE):
         environment.pop(word, None)

@@ -444,6 +444,7 @@ class AutoProbe(Probe):
             run.step(self._step)
         for name, settings in settings_in_force().items():
             self._note_settings(name, settings)
+        self._keep_program()
         self._layout.forget()
         self._note_layout()
         self._versions = imported_versions()
@@ -451,6 +452,11 @@ class AutoProbe(Probe):
         util = sys.modules.get("multiprocessing.util")
         if util is not None and is_first:
             util.Finalize(None, _finish, exitpriority=10)  # a worker ends without atexit; the run is closed after that
+
+    def _keep_program(self) -> None:
+        if (sources := self.kept_sources()) is not None:
+            script = getattr(sys.modules.get("__main__"), "__file__", None)
+            sources.keep_program([os.getcwd(), *([os.path.dirname(os.path.abspath(script))] if script else [])])
 
     @_contained
     def has_mesh(self, mesh) -> None:
@@ -473,6 +479,7 @@ class AutoProbe(Probe):
             return
         self._look_for_hand_made_step()
         self.finish_backward()
+        self._keep_program()
         self._note_layout()
         for root in self.registry.roots:
             silent = [info.path for info in root.infos if info.wanted and info.callable and not info.counter[0]]

@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -23,6 +24,7 @@ from tenscope import _core
 from tenscope.errors import Error
 from tenscope.launch.again import run_again
 from tenscope.launch.blamed_call import IN_MODULE, blamed_call, judge, offer
+from tenscope.launch.then import Then
 from tenscope.metadata.repro import Recorded, Trouble, newest_run, split_command
 
 
@@ -61,11 +63,26 @@ class Side:
             raise Trouble(f"{self.label} is no script or module that can be run again: {shlex.join(words)}")
         return python, rest
 
+    @functools.cached_property
+    def then(self) -> Then:
+        """The program's folder as it was; where another command is given, it is meant as it is now."""
+        folder = self.recorded.program["working_directory"]
+        script = self.words[1][0]
+        roots = [folder] if script == "-m" else [folder, os.path.dirname(os.path.join(folder, script))]
+        return Then(self.folder, [] if self._command else roots)
+
     def run_again(self, out: Path, ops: list[str], show_output: bool) -> Path:
         python, program = self.words
         name = f"zoom-{self.label.lower()}"
+        folder = self.recorded.program["working_directory"]
+        if self.then.files:
+            say(f"{self.label} is run with these files as they were: {', '.join(self.then.files)}")
+            self.then.lay_out(out / f"then-{self.label.lower()}")
+            if program[0] != "-m":
+                program = [self.then.path(os.path.join(folder, program[0])), *program[1:]]
+            folder = self.then.path(folder)
         command = [*python, "-m", "tenscope.run", "--out", str(out), "--name", name, "--stats", *ops, *program]
-        printed = run_again(self.label, command, self.recorded)
+        printed = run_again(self.label, command, self.recorded, folder)
         if show_output:
             sys.stderr.write(printed)
         if not (out / name / "run.json").exists():
@@ -125,9 +142,11 @@ def check_is_same(side: Side, again: Path, step: int, options: Options) -> None:
     first = found["first_divergence"]
     if first is not None and first["step"] <= step:
         place = f"{first['name']} in step {first['step']}"
+        others = side.then.elsewhere
+        changed = f" These files have changed since: {', '.join(others)}." if others else ""
         raise Trouble(
             f"running {side.label} again gives other numbers, first in {place}: its code, inputs or seeds are no "
-            f"longer those of the recording, or it is not deterministic. {side.label}: {side.folder}"
+            f"longer those of the recording, or it is not deterministic.{changed} {side.label}: {side.folder}"
         )
 
 

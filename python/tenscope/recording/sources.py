@@ -96,6 +96,19 @@ class KeptSources:
     def keep_code(self, code: types.CodeType) -> None:
         self._keep(code.co_filename, code)
 
+    @_contained
+    def keep_program(self, folders: list[str]) -> None:
+        """The files of all imported modules below these folders, but for installed packages: with these the program
+        can be run again as it was."""
+        below = tuple(os.path.realpath(folder) + os.sep for folder in folders)
+        for module in list(sys.modules.values()):
+            file = vars(module).get("__file__") if isinstance(module, types.ModuleType) else None
+            if not isinstance(file, str) or not file.endswith((".py", ".pyw")):
+                continue
+            path = os.path.realpath(file)
+            if path.startswith(below) and not path.startswith(os.path.realpath(sys.prefix) + os.sep):
+                self._keep(os.path.abspath(file), None)
+
     def keep_recording_code(self, code: types.CodeType) -> None:
         """Asked by the core, perhaps in the middle of a line that is watched."""
         _core.call_unwatched(self.keep_code, code)
