@@ -518,7 +518,7 @@ def test_a_large_one_is_reduced_and_says_so(show, served, tensors):
     a, b = tensors[0]["large"]
     tab = open_tensor(show, served, "large")
     tab.until_text(".tv-reduced", "reduced")
-    assert tab.texts(".tv-pane[data-of=a] .tv-signs .tv-chip") == ["NaN 1"]
+    tab.until(lambda: tab.texts(".tv-pane[data-of=a] .tv-signs .tv-chip") == ["NaN 1"])
     tab.press("w")
     tab.until_text(".tv-where", "[611, 1003]")
     tab.press("1", "2", "z")
