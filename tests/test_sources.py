@@ -111,7 +111,7 @@ def test_the_text_that_ran_is_kept_once(runs):
     assert run.sources["model.py"] == MODEL
     assert run.sources.path("model.py") == str(runs["plain"].parent.parent / "model.py")
     # torch's own classes that were called, and nothing else: not the script, which nothing was recorded from.
-    assert {Path(file).name for file in run.sources} == {"model.py", "linear.py", "container.py"}
+    assert {Path(file).name for file in run.sources} == {"train.py", "model.py", "linear.py", "container.py"}
     linear = next(file for file in run.sources if file.endswith("linear.py"))
     assert run.sources[linear] == Path(torch.nn.modules.linear.__file__).read_text()
     assert len(list((runs["plain"] / "sources").iterdir())) == 3 and run.sources.left_out == {}
@@ -214,7 +214,7 @@ def test_show_and_verify(runs, tmp_path):
     assert command("show", runs["plain"], "--source", "model.py").stdout == MODEL
     assert tenscope_json("show", runs["plain"], "--source", "nn/modules/linear.py")["text"].startswith("# mypy")
     listed = tenscope_json("show", runs["plain"], "--source")["sources"]
-    assert {Path(one["file"]).name for one in listed} == {"model.py", "linear.py", "container.py"}
+    assert {Path(one["file"]).name for one in listed} == {"train.py", "model.py", "linear.py", "container.py"}
     assert "model.py" in command("show", runs["plain"], "--source").stdout
     assert "keeps no source" in command("show", runs["plain"], "--source", "odd.py", check=2).stderr
     assert "keeps no sources" in command("show", runs["without"], "--source").stdout
@@ -518,4 +518,4 @@ def test_two_ranks_write_one_copy(tmp_path):
     run = tenscope.open(tmp_path / "runs" / "two")
     ranks = sorted(note.rank for note in notes(run, "source") if note.meta["file"] == "model.py")
     assert ranks == [0, 1] and run.rank(1).sources["model.py"] == MODEL
-    assert sorted(path.suffix for path in (run.path / "sources").iterdir()) == [".py"] * 3
+    assert sorted(path.suffix for path in (run.path / "sources").iterdir()) == [".py"] * 4
