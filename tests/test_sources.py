@@ -110,14 +110,15 @@ def test_the_text_that_ran_is_kept_once(runs):
     run = tenscope.open(runs["plain"])
     assert run.sources["model.py"] == MODEL
     assert run.sources.path("model.py") == str(runs["plain"].parent.parent / "model.py")
-    # torch's own classes that were called, and nothing else: not the script, which nothing was recorded from.
+    # torch's own classes that were called, and the program; nothing else.
     assert {Path(file).name for file in run.sources} == {"train.py", "model.py", "linear.py", "container.py"}
     linear = next(file for file in run.sources if file.endswith("linear.py"))
     assert run.sources[linear] == Path(torch.nn.modules.linear.__file__).read_text()
-    assert len(list((runs["plain"] / "sources").iterdir())) == 3 and run.sources.left_out == {}
+    assert len(list((runs["plain"] / "sources").iterdir())) == 4 and run.sources.left_out == {}
     told = notes(run, "source")
     assert [note.meta["lines"] for note in told if note.meta["file"] == "model.py"] == [len(MODEL.splitlines())]
-    assert (runs["plain"] / "sources" / f"{told[0].meta['fp']}.py").read_text() == MODEL
+    model = next(note for note in told if note.meta["file"] == "model.py")
+    assert (runs["plain"] / "sources" / f"{model.meta['fp']}.py").read_text() == MODEL
 
 
 def test_lines_of_operations_have_their_source(tmp_path):
