@@ -166,7 +166,9 @@ CodeComparison::Found CodeComparison::find(int run, const CodeOfModule& code) {
     found.trouble = fmt::format("the {} run does not keep {}: {}", run_name(run), file.file, file.left_out);
   } else if (file.fingerprint.empty()) {
     found.trouble = fmt::format("the {} run does not keep the source of {}", run_name(run), code.cls);
-  } else if ((found.of_class = source(run, file.fingerprint, found.trouble)) != nullptr) {
+  } else {
+    found.of_class = source(run, file.fingerprint, found.trouble);
+    if (found.of_class == nullptr) return found;
     found.definition = found.of_class->find_class(qualified_name(code), is_one_file ? line : std::nullopt);
     if (found.definition == nullptr)
       found.trouble = fmt::format("the class {} was not found in what the {} run keeps of {}", qualified_name(code),

@@ -305,7 +305,8 @@ class OpMatcher {
     }
     if (x != nullptr) diff.a = x->place;
     if (y != nullptr) diff.b = y->place;
-    if ((x != nullptr ? x : y)->place.phase == to_string(Phase::Optimizer)) diff.options = other_options();
+    const std::optional<OpPlace>& blamed = diff.a ? diff.a : diff.b;
+    if (blamed && blamed->phase == to_string(Phase::Optimizer)) diff.options = other_options();
     if (is_pair && diff.a && diff.b) diff.metrics = values_.describe(x->item, y->item);
     for (const Op* op : {x, y}) {
       const NoisyValues& noisy = op == x ? noise_of_a_ : noise_of_b_;
