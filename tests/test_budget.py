@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tenscope
-import torch
 from tenscope.errors import UsageError
-from torch import nn
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
 
 TENSCOPE = Path(sys.executable).parent / "tenscope"
 

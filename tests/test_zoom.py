@@ -37,6 +37,12 @@ class Attention(nn.Module):
         scores = q @ k.transpose(-2, -1)
         if BUG != "unscaled":
             scores = scores * 0.35  # SCALE
+        if BUG == "swapped":
+            weights = k.softmax(-1)  # SWAPPED
+            return weights @ q.transpose(-2, -1) @ v
+        if BUG == "unswapped":
+            weights = q.softmax(-1)  # UNSWAPPED
+            return weights @ k.transpose(-2, -1) @ v
         if BUG == "axis":
             weights = scores.softmax(-2)  # WRONG AXIS
         else:
@@ -342,6 +348,13 @@ def test_ranks_of_a_launcher_are_all_run_again(recorded):
     found = zoom(folder / "ranks-good", folder / "ranks-bad")
     assert found["first_divergence"]["rank"] == 1
     assert found["line"]["a"] is None and found["line"]["b"]["line"] == line_of("RANK 1")
+
+
+def test_values_that_were_exchanged_are_not_said_to_agree(recorded):
+    found = zoom(recorded("unswapped"), recorded("swapped"))
+    assert found["operations"]["verdict"] == "differs" and found["operations"]["are_inputs_exchanged"]
+    assert found["line"]["a"]["line"] == line_of("UNSWAPPED") and found["line"]["b"]["line"] == line_of("SWAPPED")
+    assert not zoom(recorded("none"), recorded("axis"))["operations"]["are_inputs_exchanged"]
 
 
 def test_the_report_shows_both_lines(recorded):

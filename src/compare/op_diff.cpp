@@ -197,7 +197,8 @@ class OpMatcher {
       if (x.is_input && y.has_equal) continue;
       const compare::PairError error = values_.measure(x.item, y.item);
       if (!is_noise(error, x, *noise)) continue;
-      x.has_equal = y.has_equal = true;
+      x.has_equal = true;
+      for (const std::size_t same : b_.by_key.at(y.key)) b_.ops[same].has_equal = true;  // made again of the same
       const double difference = std::max(*noise, error.relative());
       noise_of_a_[x.content].emplace(y.content, difference);
       noise_of_b_[y.content].emplace(x.content, difference);
@@ -302,6 +303,7 @@ class OpMatcher {
       x = nullptr;
     } else {
       diff.verdict = is_pair ? OpVerdict::Differs : OpVerdict::Other;
+      diff.are_inputs_exchanged = is_pair;
     }
     if (x != nullptr) diff.a = x->place;
     if (y != nullptr) diff.b = y->place;

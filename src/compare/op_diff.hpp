@@ -54,6 +54,7 @@ struct OpDiff {
   std::optional<DiffMetrics> metrics;     // of the two results
   std::vector<OptimizerOption> options;   // an optimizer's operation: what differs in its settings
   bool are_inputs_equal = true;           // bit for bit, else but for rounding noise
+  bool are_inputs_exchanged = false;      // Differs: made of other values, which both runs have
   bool is_compiled_a = false;             // operations of compiled code were not seen
   bool is_compiled_b = false;
   std::size_t total_a = 0, total_b = 0;  // operations

@@ -28,6 +28,8 @@ std::string reason(const OpDiff& diff) {
       diff.are_inputs_equal ? "its inputs agree in bits" : "its inputs agree but for rounding";
   switch (diff.verdict) {
     case OpVerdict::Differs:
+      if (diff.are_inputs_exchanged)
+        return "both runs have all that goes into it, but make it of different ones of these";
       return fmt::format("{}, its result does not", agree);
     case OpVerdict::Other:
       return fmt::format("{}; the runs make different operations of them", agree);
@@ -120,6 +122,7 @@ std::string op_diff_json(const OpDiff& diff) {
   }
   json.end_object();
   json.key("compiled_a").boolean(diff.is_compiled_a).key("compiled_b").boolean(diff.is_compiled_b);
+  json.key("are_inputs_exchanged").boolean(diff.are_inputs_exchanged);
   json.key("are_inputs_equal").boolean(diff.are_inputs_equal);
   json.key("operations_a").number(static_cast<std::uint64_t>(diff.total_a));
   json.key("operations_b").number(static_cast<std::uint64_t>(diff.total_b));

@@ -303,8 +303,8 @@ Recorded Run::record(const EventInfo& info, const EventValue& value) {
 
 void Run::set_watcher(std::shared_ptr<RunWatcher> watcher) {
   std::lock_guard guard(impl_->watchers_mutex);
-  impl_->watchers.push_back(watcher);
-  impl_->watcher.store(watcher.get(), std::memory_order_release);
+  impl_->watchers.push_back(std::move(watcher));
+  impl_->watcher.store(impl_->watchers.back().get(), std::memory_order_release);
 }
 
 std::int64_t Run::step() {
