@@ -7,12 +7,14 @@ elsewhere (an installed package) cannot be put back like this, and is named.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import tokenize
 from pathlib import Path
 
 from tenscope import _core
+from tenscope.errors import Error
 
 _NOT_LINKED = {"__pycache__"}  # of the files as they are now
 
@@ -27,7 +29,9 @@ class Then:
         self._laid_out: dict[str, str] = {}  # root to the folder that stands for it
         reader = _core.Reader(run)
         for source in reader.sources():
-            if source.path and source.fingerprint:
+            if not source.path or not source.fingerprint:
+                continue
+            with contextlib.suppress(Error):  # its text is damaged, or was not fetched: the file is taken as it is
                 self._look_at(source.path, reader.source_text(source.fingerprint))
 
     def _look_at(self, path: str, text: bytes) -> None:
