@@ -202,3 +202,28 @@ def test_transformers_configurations(run):
     assert found["model.layers.0.self_attn"]["attributes"]["scaling"] == 8**-0.5
     assert found["model.layers.1.input_layernorm"]["attributes"]["variance_epsilon"] == config.rms_norm_eps
     assert found["model.layers.1.mlp"]["class_path"] == "transformers.models.llama.modeling_llama:LlamaMLP"
+
+
+class WithSecrets(nn.Linear):
+    def __init__(self):
+        super().__init__(2, 2)
+        self.api_key = "0123456789abcdef0123"
+        self.pad_token, self.eos_token_id, self.num_key_value_heads = "<pad>", 7, 4
+        self.note = "use hf_abcdefghijklmnopqrst to log in"
+        self.options = {"auth_token": "fedcba9876543210fedc", "depth": 3}
+        self.arguments = argparse.Namespace(password="correct-horse-battery", width=8)
+
+
+def test_what_looks_like_a_credential_stays_out(tmp_path):
+    model = WithSecrets()
+    with tenscope.Run(tmp_path, name="r") as run, tenscope.trace(model, run=run):
+        model(torch.ones(1, 2))
+    text = (tmp_path / "r" / "rank-0" / "journal.jsonl").read_text()
+    for secret in ("0123456789abcdef0123", "hf_abcdef", "fedcba9876543210", "correct-horse"):
+        assert secret not in text
+    meta = next(event.meta for event in tenscope.open(tmp_path / "r").events(kind="enter"))
+    told = meta["attributes"]
+    assert told["api_key"] == told["note"] == told["options.auth_token"] == "<redacted>"
+    assert (told["pad_token"], told["eos_token_id"], told["num_key_value_heads"]) == ("<pad>", 7, 4)
+    assert told["options.depth"] == 3 and told["arguments.width"] == 8
+    assert {"api_key", "note", "options"} <= set(meta["build"]["missing"])

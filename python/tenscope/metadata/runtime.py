@@ -30,6 +30,15 @@ def looks_secret(name: str, value: str) -> bool:
     return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
 
 
+def is_credential(name: str, value: object) -> bool:
+    """Of a program's own value, where `eos_token` and `num_key_value_heads` are harmless: a text that has the form of a
+    known credential, or one word of some length under a name that says so."""
+    if not isinstance(value, str):
+        return False
+    is_word = len(value) >= 16 and re.fullmatch(r"[\w+/=.:~-]+", value) is not None
+    return bool(_SECRET_VALUE.search(value) or (is_word and looks_secret(name, value)))
+
+
 def environment() -> dict[str, str]:
     """The environment; what looks like a credential is redacted unless TENSCOPE_ENV=all."""
     keep_all = os.environ.get("TENSCOPE_ENV") == "all"

@@ -23,6 +23,7 @@ from dataclasses import fields, is_dataclass
 import torch
 from torch import nn
 
+from tenscope.metadata.runtime import is_credential
 from tenscope.probes.modules import ModuleInfo, Root, class_of
 
 _MAX_VALUES = 2000  # of one module
@@ -127,6 +128,8 @@ class Builder:
 
     def _add(self, out: dict, key: str, value, shown: str, root: Root, depth: int = 0) -> None:
         try:
+            if is_credential(key, value):
+                raise NotDescribable("it looks like a credential")
             out[key] = self._value(value, shown, root, depth)
         except NotDescribable as error:
             self._missing[shown] = str(error)
@@ -150,6 +153,8 @@ class Builder:
             path = "torch:Size" if kind is torch.Size else f"builtins:{kind.__name__}"
             return {"call": [path, [of(each) for each in value]]}
         if kind in (dict, OrderedDict):
+            if any(is_credential(str(key), each) for key, each in value.items()):
+                raise NotDescribable("something in it looks like a credential")
             pairs = [[of(key), of(each, f"[{key!r}]")] for key, each in value.items()]
             return {"dict": pairs} if kind is dict else {"call": ["collections:OrderedDict", pairs]}
         if (named := constant(value)) is not None:

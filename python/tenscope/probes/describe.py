@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from tenscope.metadata.runtime import REDACTED, is_credential
 from tenscope.recording.sources import class_file, shown_file
 
 _MAX_ATTRIBUTES = 64
@@ -60,7 +61,7 @@ def describe(module: nn.Module, cls: type, told: Told) -> dict:
     for name, value in vars(module).items():
         if not _is_public(name) or name == "training":
             continue
-        plain = _plain(value)
+        plain = _told(name, value)
         if plain is not _NOT_PLAIN:
             if plain is _TOO_LARGE or len(attributes) >= _MAX_ATTRIBUTES:
                 left_out += 1
@@ -108,7 +109,7 @@ def _add_config(name: str, config: object, attributes: dict[str, object]) -> int
 
 def _plain_members(config: object) -> Iterator[tuple[str, object]]:
     for name, value in _members(config):
-        plain = _plain(value)
+        plain = _told(name, value)
         if plain is not _NOT_PLAIN:
             yield name, plain
         elif isinstance(value, dict):
@@ -116,7 +117,7 @@ def _plain_members(config: object) -> Iterator[tuple[str, object]]:
                 yield name, _TOO_LARGE
                 continue
             for key, below in _members(value):
-                plain = _plain(below)
+                plain = _told(key, below)
                 if plain is not _NOT_PLAIN:
                     yield f"{name}.{key}", plain
 
@@ -128,6 +129,11 @@ def _members(config: object) -> Iterator[tuple[str, object]]:
     if values is None:  # a dataclass with slots
         return ((field.name, getattr(config, field.name, None)) for field in dataclasses.fields(config))
     return ((key, value) for key, value in values.items() if _is_public(key))
+
+
+def _told(name: str, value: object) -> object:
+    """As _plain; what looks like a credential stays out."""
+    return REDACTED if is_credential(name, value) else _plain(value)
 
 
 def _plain(value: object, depth: int = 0) -> object:
