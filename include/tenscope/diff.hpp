@@ -41,8 +41,11 @@ struct RunDiffOptions {
   // Names of integers that both runs recorded, by which rows (tokens) belong together: "request", "position";
   // "request=req_id" where the second run has another name. Empty: rows stand in the same places.
   std::vector<std::string> rows;
-  std::vector<int> ranks;                        // only these; empty: all
-  bool allow_prefix = false;                     // a run that ends earlier than the other is no difference
+  std::vector<int> ranks;     // only these; empty: all
+  bool allow_prefix = false;  // a run that ends earlier than the other is no difference
+  // How much noise each place was measured to have (docs/noise.md): a profile, or the folder of a run that has one.
+  // Empty: the profiles of both runs, where they have one. Nothing: no profile.
+  std::optional<std::filesystem::path> noise = std::filesystem::path();
   bool with_budget = false;                      // what each module adds to the error: RunDiff::budget
   std::size_t max_origins = 100;                 // origins beyond these are counted, not listed
   std::function<void(double done)> on_progress;  // 0 to 1, from the calling thread
@@ -330,6 +333,7 @@ struct DiffNote {
     NoOutputs,        // neither outputs nor values recorded by hand could be compared: parameters and inputs only
     OtherLayout,      // the runs are laid out differently: `a` against `b`; tensors were put together of their parts
     NotAssembled,     // of `count` tensors, `subject` the first, the parts could not be put together
+    HiddenByNoise,    // at `count` places, `subject` the first, noise is nearly as large as the values
     RoughAlignment,   // sequences too long to be aligned exactly were aligned in slices
   };
   Kind kind{};
@@ -420,7 +424,9 @@ struct RunDiff {
   std::optional<DiffRounding> rounding;
   std::optional<DiffRows> rows;
   std::optional<DiffEngineNoise> engine_noise;
-  std::optional<DiffBudget> budget;  // where it was asked for
+  std::optional<DiffBudget> budget;         // where it was asked for
+  std::vector<std::string> noise_profiles;  // files with the measured noise of places
+  std::size_t judged_by_profile = 0;        // values that differ, and were judged by it
   std::vector<DiffUnmatched> unmatched;
   std::vector<DiffRenamed> renamed;
   std::vector<DiffContentPair> content_pairs;  // in the order of the first run

@@ -1,6 +1,8 @@
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -9,6 +11,7 @@
 
 #include "bindings/module.hpp"
 #include "compare/checkpoint_diff.hpp"
+#include "compare/noise_profile.hpp"
 #include "compare/op_diff.hpp"
 #include "compare/oracle.hpp"
 #include "compare/run_diff.hpp"
@@ -25,6 +28,7 @@ using namespace tenscope;
 namespace {
 
 using Report = std::pair<std::string, std::string>;  // text, JSON document
+using Noise = std::optional<std::string>;            // as RunDiffOptions::noise
 
 Report report_of(const RunDiff& diff, std::size_t top, bool strict) {
   return {report::run_diff_text(diff, {.top = top, .strict = strict}), report::run_diff_json(diff)};
@@ -47,12 +51,13 @@ void init_partial_diff(nb::module_& m) {
       .def(
           "settled_report",
           [](const PartialDiff& diff, const std::string& a, const std::string& b, std::vector<std::string> map,
-             std::optional<double> tolerance, bool prefix, std::size_t top, bool strict) {
+             std::optional<double> tolerance, bool prefix, std::size_t top, bool strict, const Noise& noise) {
             nb::gil_scoped_release release;
-            const RunDiffOptions options{.map = std::move(map), .tolerance = tolerance, .allow_prefix = prefix};
+            const RunDiffOptions options{
+                .map = std::move(map), .tolerance = tolerance, .allow_prefix = prefix, .noise = noise};
             return report_of(compare::settle(diff.result(), a, b, options), top, strict);
           },
-          "a"_a, "b"_a, "map"_a, "tolerance"_a.none(), "prefix"_a, "top"_a, "strict"_a,
+          "a"_a, "b"_a, "map"_a, "tolerance"_a.none(), "prefix"_a, "top"_a, "strict"_a, "noise"_a.none() = "",
           "The report where all ranks of both runs were compared.")
       .def("__getstate__",
            [](const PartialDiff& diff) {
@@ -65,12 +70,16 @@ void init_partial_diff(nb::module_& m) {
   m.def(
       "diff_some_ranks",
       [](const std::string& a, const std::string& b, std::vector<int> ranks, std::vector<std::string> map,
-         std::optional<double> tolerance, bool prefix) {
+         std::optional<double> tolerance, bool prefix, const Noise& noise) {
         nb::gil_scoped_release release;
-        return compare::diff_some_ranks(
-            a, b, {.map = std::move(map), .tolerance = tolerance, .ranks = std::move(ranks), .allow_prefix = prefix});
+        return compare::diff_some_ranks(a, b,
+                                        {.map = std::move(map),
+                                         .tolerance = tolerance,
+                                         .ranks = std::move(ranks),
+                                         .allow_prefix = prefix,
+                                         .noise = noise});
       },
-      "a"_a, "b"_a, "ranks"_a, "map"_a, "tolerance"_a.none(), "prefix"_a);
+      "a"_a, "b"_a, "ranks"_a, "map"_a, "tolerance"_a.none(), "prefix"_a, "noise"_a.none() = "");
   m.def(
       "are_laid_out_alike",
       [](const std::string& a, const std::string& b) {
@@ -90,21 +99,61 @@ void init_partial_diff(nb::module_& m) {
       "path"_a, "The folder of the run that a path stands for, and the ranks that have a folder in it.");
 }
 
+void init_noise_profile(nb::module_& m) {
+  using compare::NoiseProfile, compare::NoiseRun;
+  nb::class_<NoiseRun>(m, "NoiseRun", "A program run again with other roundings.")
+      .def_ro("changes", &NoiseRun::changes)
+      .def_ro("compared", &NoiseRun::compared)
+      .def_ro("moved", &NoiseRun::moved)
+      .def_ro("missing", &NoiseRun::missing)
+      .def_ro("initial_units", &NoiseRun::initial_units);
+  nb::class_<NoiseProfile>(m, "NoiseProfile", "How far each place of a program moves by rounding alone.")
+      .def_static("read", &NoiseProfile::read, "path"_a)
+      .def(nb::init<>())
+      .def("write", &NoiseProfile::write, "path"_a)
+      .def("add", nb::overload_cast<const NoiseProfile&>(&NoiseProfile::add), "other"_a)
+      .def("__len__", &NoiseProfile::size)
+      .def_ro("runs", &NoiseProfile::runs)
+      .def(
+          "places",
+          [](const NoiseProfile& profile) {
+            nb::list places;
+            profile.each([&](const compare::NoisePlace& place, const compare::PlaceNoise& noise) {
+              nb::dict one;
+              one["rank"] = place.rank;
+              one["name"] = place.name;
+              one["io"] = place.io;
+              one["phase"] = place.phase;
+              one["step"] = place.step;
+              one["call"] = place.call;
+              one["rel_max"] = noise.rel_max;
+              one["rel_l2"] = noise.rel_l2;
+              one["systematic"] = noise.systematic;
+              one["flipped"] = noise.flipped;
+              places.append(one);
+            });
+            return places;
+          },
+          "How far each place moved.");
+}
+
 }  // namespace
 
 // Runs are compared without the GIL; the result crosses as the report and the JSON document.
 void init_rundiff(nb::module_& m) {
   init_partial_diff(m);
+  init_noise_profile(m);
   m.def(
       "diff_runs",
       [](const std::string& a, const std::string& b, std::vector<std::string> map, std::optional<double> tolerance,
          std::size_t top, bool strict, bool prefix, std::vector<std::string> rows, std::vector<int> ranks,
-         const std::optional<nb::callable>& progress, bool budget) {
+         const std::optional<nb::callable>& progress, bool budget, const Noise& noise) {
         RunDiffOptions options{.map = std::move(map),
                                .tolerance = tolerance,
                                .rows = std::move(rows),
                                .ranks = std::move(ranks),
                                .allow_prefix = prefix,
+                               .noise = noise,
                                .with_budget = budget};
         if (progress)
           options.on_progress = [&progress](double done) {
@@ -115,7 +164,16 @@ void init_rundiff(nb::module_& m) {
         return report_of(diff_runs(a, b, options), top, strict);
       },
       "a"_a, "b"_a, "map"_a, "tolerance"_a.none(), "top"_a, "strict"_a, "prefix"_a, "rows"_a, "ranks"_a,
-      "progress"_a.none(), "budget"_a = false);
+      "progress"_a.none(), "budget"_a = false, "noise"_a.none() = "");
+  m.def(
+      "measure_noise",
+      [](const std::string& run, const std::string& again, std::vector<std::string> changes) {
+        nb::gil_scoped_release release;
+        compare::NoiseProfile profile;
+        compare::measure_noise(run, again, std::move(changes), profile);
+        return profile;
+      },
+      "run"_a, "again"_a, "changes"_a, "How far each place of a run moved when the same program was run again.");
   m.def(
       "diff_operations",
       [](const std::string& a, const std::string& b, std::optional<std::int64_t> step, std::optional<int> rank) {

@@ -52,6 +52,11 @@ constexpr Command kCommands[] = {
      "  tenscope zoom runs/good runs/bad --b-command 'python train.py --fast'\n"
      "  tenscope zoom runs/good runs/bad --json",
      prepare_zoom},
+    {"noise", "Run a program again with harmless changes and measure how much rounding moves each of its values",
+     "  tenscope noise runs/good\n"
+     "  tenscope noise --name good train.py --epochs 1\n"
+     "  tenscope diff runs/good runs/new",
+     prepare_noise},
     {"map", "Show which tensor of one run or checkpoint is which of another: by modules and names, else by content",
      "  tenscope map runs/torch runs/engine\n"
      "  tenscope map runs/torch runs/engine --write engine.map\n"

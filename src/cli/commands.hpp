@@ -48,6 +48,7 @@ Action prepare_tree(CLI::App& app);
 Action prepare_verify(CLI::App& app);
 Action prepare_view(CLI::App& app);
 Action prepare_zoom(CLI::App& app);
+Action prepare_noise(CLI::App& app);
 Action prepare_repro(CLI::App& app);
 Action prepare_run(CLI::App& app);
 

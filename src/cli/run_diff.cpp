@@ -53,6 +53,8 @@ RunDiff diff_on_dask(const std::string& a, const std::string& b, const RunDiffOp
   std::vector<std::string> words = {flags.dask, a, b};
   for (const std::string& rule : options.map) words.push_back("--map=" + rule);
   if (options.tolerance) words.push_back(fmt::format("--tolerance={}", *options.tolerance));
+  if (!options.noise) words.emplace_back("--no-noise");
+  if (options.noise && !options.noise->empty()) words.push_back("--noise=" + options.noise->string());
   if (options.allow_prefix) words.emplace_back("--prefix");
   if (output.progress) words.emplace_back("--progress");
   return compare::PartialDiff::from_bytes(output_of_python("tenscope.comparing.dask_cluster", words)).result();
@@ -94,6 +96,12 @@ void write_map(const RunDiff& diff, const std::string& path) {
   write_map(names, path);
 }
 
+std::optional<std::filesystem::path> noise_of(const RunDiffFlags& options) {
+  if (options.ignores_noise && !options.noise.empty())
+    throw Error(ErrorCode::InvalidArgument, "--noise and --no-noise exclude each other");
+  return options.ignores_noise ? std::nullopt : std::optional<std::filesystem::path>(options.noise);
+}
+
 void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
   app.add_option("--map", options.map,
                  "Runs: modules of A that are modules of B under another name, 'blocks.*=layers.*'; files: tensors")
@@ -104,6 +112,11 @@ void add_run_diff_options(CLI::App& app, RunDiffFlags& options) {
                  "Runs: write the names that were found to belong together to this file, for --map-file");
   app.add_option("--tolerance", options.tolerance,
                  "Runs: largest harmless difference, as a part of a tensor's largest value (default: by dtype)");
+  app.add_option(
+      "--noise", options.noise,
+      "Runs: the measured noise of each place, as tenscope noise writes it: a profile, or a run that has one "
+      "(default: those of both runs)");
+  app.add_flag("--no-noise", options.ignores_noise, "Runs: do not look for measured noise beside the runs");
   app.add_option("--html", options.html, "Runs: write what tenscope view shows as one page to this file");
   app.add_flag("--strict", options.strict, "Runs: renamed modules, and what is on one side only, are differences too");
   app.add_flag("--prefix", options.prefix, "Runs: one that ends earlier than the other is no difference");
@@ -124,6 +137,7 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
                           .tolerance = options.tolerance,
                           .rows = options.rows ? separated(*options.rows) : std::vector<std::string>(),
                           .allow_prefix = options.prefix,
+                          .noise = noise_of(options),
                           .with_budget = options.budget};
   if (options.budget && !options.dask.empty())
     throw Error(ErrorCode::InvalidArgument, "--budget compares all ranks in one process: it does not go with --dask");

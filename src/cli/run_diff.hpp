@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@ struct RunDiffFlags {
   std::string map_file, write_map;
   std::optional<std::string> rows;
   std::optional<double> tolerance;
+  std::string noise;  // a profile
+  bool ignores_noise = false;
   std::string html;
   std::string dask;  // the address of a cluster's scheduler
   std::size_t top = 10;
@@ -29,6 +32,8 @@ struct RunDiffFlags {
 
 // What --map and --map-file say.
 std::vector<std::string> read_map(const RunDiffFlags& options);
+// What --noise and --no-noise say, as RunDiffOptions has it.
+std::optional<std::filesystem::path> noise_of(const RunDiffFlags& options);
 inline bool has_map(const RunDiffFlags& options) { return !options.map.empty() || !options.map_file.empty(); }
 
 // Writes a map that --map-file reads, each pair of names once. Of runs: without parts, which a map cannot say.

@@ -21,6 +21,8 @@ void become_zoom(const std::string& a, const std::string& b, const RunDiffFlags&
   words.insert(words.begin(), {a, b});
   for (const std::string& rule : read_map(diff)) words.insert(words.end(), {"--map", rule});
   if (diff.tolerance) words.insert(words.end(), {"--tolerance", fmt::format("{}", *diff.tolerance)});
+  if (!diff.noise.empty()) words.insert(words.end(), {"--noise", diff.noise});
+  if (diff.ignores_noise) words.emplace_back("--no-noise");
   if (diff.strict) words.emplace_back("--strict");
   if (diff.prefix) words.emplace_back("--prefix");
   words.insert(words.end(), {"--top", std::to_string(diff.top)});
@@ -50,6 +52,8 @@ Action prepare_zoom(CLI::App& app) {
       ->expected(1);
   app.add_option("--map-file", options->diff.map_file, "A file with such a map on each line");
   app.add_option("--tolerance", options->diff.tolerance, "As diff: largest harmless difference");
+  app.add_option("--noise", options->diff.noise, "As diff: the measured noise of each place");
+  app.add_flag("--no-noise", options->diff.ignores_noise, "As diff: do not look for measured noise beside the runs");
   app.add_flag("--prefix", options->diff.prefix, "As diff: a run that ends earlier is no difference");
   return [options](const Output& output) -> int {
     std::vector<std::string> words;

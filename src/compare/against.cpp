@@ -73,7 +73,8 @@ bool is_part(const EventInfo& info) noexcept {
 }  // namespace
 
 Against::Against(const std::filesystem::path& reference, int rank, std::optional<double> tolerance)
-    : reader_(reference, {.check_fingerprints = false, .ranks = {rank}}), judge_(tolerance) {
+    : reader_(reference, {.check_fingerprints = false, .ranks = {rank}}), rank_(rank), judge_(tolerance) {
+  if (const auto path = profile_path(reference); std::filesystem::exists(path)) profile_ = NoiseProfile::read(path);
   for (EventId id = 0; id < reader_.event_count(); ++id)
     if (is_value(reader_.kind(id))) add(id);
 }
@@ -186,14 +187,22 @@ Against::Verdict Against::judge(const EventInfo& info, const TensorView& tensor,
     gradient_ = std::max(gradient_, std::isfinite(error.scale) ? error.scale : 0);
     floor = thresholds::kGradientFloor * gradient_;
   }
-  const Trust arrived{.noise = noise_};
-  const auto is_noise = [&](const PairError& measured) {
-    return judge_.is_noise(measured, dtype, arrived, stage_of(info.phase), floor);
-  };
+  const JudgedPlace place{.dtype = dtype,
+                          .stage = stage_of(info.phase),
+                          .floor = floor,
+                          .measured = profile_ ? profile_->find({.rank = rank_,
+                                                                 .name = info.name,
+                                                                 .io = to_string(info.io),
+                                                                 .phase = to_string(info.phase),
+                                                                 .step = info.step,
+                                                                 .call = info.call})
+                                               : nullptr};
+  const auto is_noise = [&](const PairError& difference) { return judge_.is_noise(difference, place, arrived_); };
   if (!is_noise(error.at_least())) return Verdict::Differs;
   if (error.is_lower_bound || (error.is_estimate && !is_noise(error.at_most()))) return Verdict::Unknown;
   const double relative = error.relative(floor);
-  if (!is_exact_type && std::isfinite(relative)) noise_ = std::max(noise_, relative);
+  if (!is_exact_type && std::isfinite(relative))
+    arrived_.add({.noise = relative, .times_measured = judge_.times_measured(error, place, arrived_)});
   return Verdict::Noise;
 }
 

@@ -82,7 +82,9 @@ class Against : public RunWatcher {
   void count(Verdict verdict, const EventInfo& info) noexcept;
 
   const Reader reader_;
+  const int rank_;
   const NoiseJudge judge_;
+  std::optional<NoiseProfile> profile_;  // of the reference
   std::vector<Entry> entries_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_key_;      // the first of each key, one further on
   std::unordered_map<std::uint64_t, std::uint32_t> by_content_;  // one of each content that has bytes
@@ -93,7 +95,7 @@ class Against : public RunWatcher {
   Suspect suspect_;
   std::vector<std::uint64_t> suspected_;  // places
   std::unordered_set<std::uint64_t> excused_;
-  double noise_ = 0;     // the largest so far
+  Trust arrived_;        // the noise so far
   double gradient_ = 0;  // the largest of this step
   std::int64_t gradient_step_ = -1;
 };

@@ -195,21 +195,31 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
   }
   const DType dtype = judged_dtype(x, y, inputs.noise > 0);
   const bool is_update = stage == Stage::Optimizer && x.phase == Phase::Optimizer && x.io == Io::Param;
-  const auto is_noise = [&](const PairError& measured) {
+  const std::optional<PlaceNoise> measured =
+      measures_.noise && !pair.is_by_content ? measures_.noise(pair.a->rank, x, y) : std::nullopt;
+  const JudgedPlace place{.dtype = dtype, .stage = stage, .floor = floor, .measured = measured ? &*measured : nullptr};
+  const auto is_noise = [&](const PairError& difference) {
     return pair.is_by_content && x.is_tensor() && !is_exact(dtype) && !noise_.has_own_tolerance()
-               ? is_noise_of_engines(measured, x, y)
-               : noise_.is_noise(measured, dtype, inputs, stage, floor);
+               ? is_noise_of_engines(difference, x, y)
+               : noise_.is_noise(difference, place, inputs);
   };
+  if (noise_.is_by_measure(place, inputs)) note_measured(o, *place.measured);
   if (!is_noise(error.at_least()) || (is_update && !noise_.has_own_tolerance() && is_wrong_update(o)))
     return beyond_noise(error.relative());
   if (error.is_lower_bound || (error.is_estimate && !is_noise(error.at_most()))) {
     ++findings_.unknown;
     if (!findings_.first_unknown) findings_.first_unknown = make_origin(o, text(item_of(o).scope), {}, inputs);
-    return {Verdict::Unknown, {.noise = error.relative(), .is_unknown = true}, error.relative()};
+    return {
+        Verdict::Unknown,
+        {.noise = error.relative(), .times_measured = noise_.times_measured(error, place, inputs), .is_unknown = true},
+        error.relative()};
   }
   ++findings_.noise;
   last_agreeing = o.a;
-  return {Verdict::Noise, {.noise = is_exact(dtype) ? 1.0 : error.relative()}, error.relative()};
+  return {Verdict::Noise,
+          {.noise = is_exact(dtype) ? 1.0 : error.relative(),
+           .times_measured = noise_.times_measured(error, place, inputs)},
+          error.relative()};
 }
 
 // Every tensor of another engine is off by some roundings of its own, and these add up.
@@ -256,6 +266,12 @@ void LaneState::note_bit_difference(const Observation& o) {
   std::optional<Origin>& first = findings_.first_bit_difference;
   if (first && (first->lane == lane || first->position <= position)) return;
   first = make_origin(o, text(item_of(o).scope), {}, {});
+}
+
+void LaneState::note_measured(const Observation& o, const PlaceNoise& noise) {
+  ++findings_.judged_by_profile;
+  if (!(noise.rel_l2 > thresholds::kNoiseHidesAll)) return;
+  if (findings_.hidden_by_noise++ == 0) findings_.first_hidden = {lane, o};
 }
 
 void LaneState::note_dtype_change(const Observation& o) {

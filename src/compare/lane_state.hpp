@@ -27,6 +27,9 @@ struct UpdateItems {
 // Nothing where the tensors' bytes were not kept.
 using MeasureUpdate = std::function<std::optional<UpdateError>(const UpdateItems& a, const UpdateItems& b)>;
 
+// How much noise the place of two values of a rank has, where that was measured.
+using MeasuredNoise = std::function<std::optional<PlaceNoise>(int rank, const Item& a, const Item& b)>;
+
 using IsSameMask = std::function<bool(const Item& a, const Item& b)>;
 using MeasureDistribution = std::function<DiffDistribution(const Item& a, const Item& b)>;
 
@@ -36,6 +39,7 @@ struct Measures {
   MeasureDistribution distribution;  // may be empty
   IsSameMask is_same_mask;           // may be empty
   Measure estimate;                  // without their bytes, where they were not measured before; may be empty
+  MeasuredNoise noise;               // may be empty
   const TensorSource *source_a = nullptr, *source_b = nullptr;  // the tensors themselves, where there are any
   // Called with the lanes of both runs once all of them is judged; may be empty.
   std::function<void(const Lane& a, const Lane& b)> release;
@@ -131,6 +135,7 @@ class LaneState {
   bool is_wrong_update(const Observation& after) const;
   void note_bit_difference(const Observation& o);
   void note_dtype_change(const Observation& o);
+  void note_measured(const Observation& o, const PlaceNoise& noise);
 
   const Measures& measures_;
   const NoiseJudge& noise_;

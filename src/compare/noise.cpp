@@ -8,11 +8,16 @@
 //
 // How much of it was there before? What arrives as noise may leave enlarged: an amplifier, not a source.
 //
+// Where it was measured how much noise a place has (noise_profile.hpp), these questions are answered by that: a
+// difference is noise where it is some times as large as what was measured, and not much more times than the
+// differences of its inputs are. A layer that amplifies noise does so in the measurement, too.
+//
 // thresholds.hpp has the numbers and where they come from.
 #include "compare/noise.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compare/thresholds.hpp"
 
@@ -69,7 +74,47 @@ double default_tolerance(DType dtype) noexcept {
   return unit_roundoff(dtype) * (is_wide(dtype) ? thresholds::kWideUnits : thresholds::kHalfUnits);
 }
 
-bool NoiseJudge::is_noise(const PairError& error, DType dtype, const Trust& inputs, Stage stage, double floor) const {
+bool NoiseJudge::is_by_measure(const JudgedPlace& place, const Trust& inputs) const {
+  return place.measured != nullptr && !tolerance_ && assumed_noise_ == 0 && std::isfinite(inputs.times_measured);
+}
+
+double NoiseJudge::times_measured(const PairError& error, const JudgedPlace& place, const Trust& inputs) const {
+  using namespace thresholds;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (!is_by_measure(place, inputs)) return kInfinity;
+  const PlaceNoise& noise = *place.measured;
+  if (std::isinf(noise.rel_max)) return 0;  // a NaN comes and goes with rounding: whatever is there is noise
+  if (!error.is_comparable || error.has_other_finite) return kInfinity;
+  const DTypeKind kind = kind_of(place.dtype);
+  if (kind != DTypeKind::Float && kind != DTypeKind::Complex) {
+    const double part = error.count > 0 ? static_cast<double>(error.differing) / static_cast<double>(error.count) : 0;
+    return part == 0 ? 0 : noise.flipped == 0 ? kInfinity : part / noise.flipped;
+  }
+  const double roundoff = unit_roundoff(place.dtype);
+  const MeasuredUnits& least = is_wide(place.dtype) ? kMeasuredWide : kMeasuredHalf;
+  double times = error.rel_l2 / std::max(noise.rel_l2, least.l2 * roundoff);
+  // See is_assumed_noise: single elements of what an optimizer makes of noise may be far off.
+  if (place.stage != Stage::Optimizer || inputs.noise == 0)
+    times = std::max(times, error.relative(place.floor) / std::max(noise.rel_max, least.max * roundoff));
+  if (!error.is_estimate && error.count >= kEnoughElements) {
+    // Noise has a part along the values, too, by chance.
+    const double by_chance = noise.rel_l2 / std::sqrt(static_cast<double>(error.count));
+    const double allowed = std::max({noise.systematic, by_chance, least.systematic * roundoff});
+    times = std::max(times, error.rel_l2 * std::abs(error.correlation) / allowed);
+  }
+  return times;
+}
+
+bool NoiseJudge::is_noise(const PairError& error, const JudgedPlace& place, const Trust& inputs) const {
+  if (!is_by_measure(place, inputs)) return is_assumed_noise(error, place, inputs);
+  const double times = times_measured(error, place, inputs);
+  if (times <= thresholds::kTimesMeasured * std::max(1.0, inputs.times_measured)) return true;
+  // A few numbers move by little once and by much another time.
+  return error.count < thresholds::kEnoughElements && is_assumed_noise(error, place, inputs);
+}
+
+bool NoiseJudge::is_assumed_noise(const PairError& error, const JudgedPlace& place, const Trust& inputs) const {
+  const auto& [dtype, stage, floor, ignored] = place;
   if (!error.is_comparable || error.has_other_finite) return false;
   // An optimizer that divides by a gradient's size makes as much of a gradient that is all noise as of any other: some
   // elements may be far off, the tensor as a whole is not.

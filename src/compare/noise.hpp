@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "compare/measure.hpp"
+#include "compare/noise_profile.hpp"
 #include "tenscope/dtype.hpp"
 
 namespace tenscope::compare {
@@ -12,6 +13,7 @@ namespace tenscope::compare {
 // What is known of the tensors that a place computes from.
 struct Trust {
   double noise = 0;               // the largest relative difference among them; all of it rounding noise
+  double times_measured = 0;      // the same in units of the measured noise of its place; infinite: not measured
   bool is_tainted = false;        // one of them differs beyond that
   bool is_suspect = false;        // an input differs, and whether anything comes of it is not known yet
   bool is_unknown = false;        // one of them could not be judged
@@ -19,6 +21,7 @@ struct Trust {
 
   void add(const Trust& other) {
     noise = std::max(noise, other.noise);
+    times_measured = std::max(times_measured, other.times_measured);
     is_tainted |= other.is_tainted;
     is_suspect |= other.is_suspect;
     is_unknown |= other.is_unknown;
@@ -36,8 +39,15 @@ double unit_roundoff(DType dtype) noexcept;
 // The largest relative difference that two correct implementations of one module have.
 double default_tolerance(DType dtype) noexcept;
 
-// Rounding noise or a mistake? Judges what a place adds to the differences of its inputs. `floor`: the magnitude below
-// which the tensor's own size says nothing.
+// What a difference is judged by.
+struct JudgedPlace {
+  DType dtype = DType::F32;
+  Stage stage = Stage::Forward;
+  double floor = 0;                      // the magnitude below which the tensor's own size says nothing
+  const PlaceNoise* measured = nullptr;  // how much noise the place has, where that was measured
+};
+
+// Rounding noise or a mistake? Judges what a place adds to the differences of its inputs.
 class NoiseJudge {
  public:
   // `assumed_noise`: what every tensor may carry as noise of its inputs, as where one run computes in a coarser dtype.
@@ -45,9 +55,15 @@ class NoiseJudge {
       : tolerance_(tolerance), assumed_noise_(assumed_noise) {}
   double assumed_noise() const { return assumed_noise_; }
   bool has_own_tolerance() const { return tolerance_.has_value(); }
-  bool is_noise(const PairError& error, DType dtype, const Trust& inputs, Stage stage, double floor) const;
+  bool is_noise(const PairError& error, const JudgedPlace& place, const Trust& inputs) const;
+  // Whether that is judged by what was measured.
+  bool is_by_measure(const JudgedPlace& place, const Trust& inputs) const;
+  // The difference in units of the measured noise; infinite where none was measured.
+  double times_measured(const PairError& error, const JudgedPlace& place, const Trust& inputs) const;
 
  private:
+  bool is_assumed_noise(const PairError& error, const JudgedPlace& place, const Trust& inputs) const;
+
   std::optional<double> tolerance_;
   double assumed_noise_;
 };

@@ -211,7 +211,7 @@ class OpMatcher {
     const auto stage = x.place.phase == to_string(Phase::Backward) ? compare::Stage::Backward : compare::Stage::Forward;
     compare::Trust trust;
     trust.noise = noise;
-    return judge_.is_noise(error, x.item.dtype, trust, stage, 0);
+    return judge_.is_noise(error, {.dtype = x.item.dtype, .stage = stage}, trust);
   }
 
   // Do all inputs have an equal in the other run? Sets whether one is a value that no operation has made.

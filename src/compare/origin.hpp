@@ -51,8 +51,8 @@ struct DtypeChange {
   std::size_t count = 1;
 };
 
-// An input that differs and from which nothing follows.
-struct IdleInput {
+// A value of both runs.
+struct SeenValue {
   std::size_t lane = 0;
   Observation observation;
 };
@@ -63,12 +63,15 @@ struct Findings {
   std::vector<ModuleVerdict> modules;           // by node of tree_a
   std::vector<std::vector<PairVerdict>> pairs;  // by lane and item of a: what was said of it and its partner
   std::optional<DtypeChange> dtype_change;
-  std::vector<IdleInput> idle_inputs;
+  std::vector<SeenValue> idle_inputs;  // that differ, and from which nothing follows
   std::size_t compared = 0, bit_equal = 0, same_values = 0, noise = 0, unknown = 0, consequences = 0;
   std::size_t other_draws = 0;                  // initial values that look like another draw of the same distribution
   std::size_t idle = 0;                         // tensors that differ, from which nothing follows
   std::optional<DiffEngineNoise> engine_noise;  // where tensors were paired by content
-  std::size_t compared_results = 0;             // of these, outputs, losses and values recorded by hand
+  std::size_t judged_by_profile = 0;            // that differ, and were judged by the measured noise of their place
+  std::size_t hidden_by_noise = 0;              // of these, where noise is nearly as large as the values
+  SeenValue first_hidden;
+  std::size_t compared_results = 0;  // of these, outputs, losses and values recorded by hand
 };
 
 }  // namespace tenscope::compare

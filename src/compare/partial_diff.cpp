@@ -62,7 +62,8 @@ Settings settings_in(const std::map<std::string, OfRank<std::string>>& of_ranks)
 // Notes that there is one of at most: its count is that of all ranks.
 bool is_counted(DiffNote::Kind kind) {
   using Kind = DiffNote::Kind;
-  return kind == Kind::ByContent || kind == Kind::OtherDtype || kind == Kind::OtherDraws || kind == Kind::IdleInput;
+  return kind == Kind::ByContent || kind == Kind::OtherDtype || kind == Kind::OtherDraws || kind == Kind::IdleInput ||
+         kind == Kind::HiddenByNoise;
 }
 
 // What a reader should know first comes first.
@@ -89,6 +90,7 @@ std::pair<int, int> order_of(const DiffNote& note) {
     case DiffNote::Kind::OtherDraws:
       return {5, 0};
     case DiffNote::Kind::IdleInput:
+    case DiffNote::Kind::HiddenByNoise:
       return {6, 0};
     case DiffNote::Kind::OtherRanks:
       return {7, 0};
@@ -295,8 +297,9 @@ void PartialDiff::merge(PartialDiff other) {
   for (std::size_t PartialDiff::* count :
        {&PartialDiff::total_a, &PartialDiff::total_b, &PartialDiff::compared, &PartialDiff::bit_equal,
         &PartialDiff::same_values, &PartialDiff::noise, &PartialDiff::unknown, &PartialDiff::consequences,
-        &PartialDiff::idle, &PartialDiff::compared_results})
+        &PartialDiff::idle, &PartialDiff::compared_results, &PartialDiff::judged_by_profile})
     this->*count += other.*count;
+  if (noise_profiles.empty()) noise_profiles = std::move(other.noise_profiles);
   has_results |= other.has_results;
   are_weights_in_doubt |= other.are_weights_in_doubt;
 }
@@ -319,6 +322,8 @@ RunDiff PartialDiff::result() const {
   if (unused_rules && !unused_rules->empty()) throw Error(ErrorCode::NotFound, values_in_order(*unused_rules).front());
   RunDiff diff{.a = a,
                .b = b,
+               .noise_profiles = noise_profiles,
+               .judged_by_profile = judged_by_profile,
                .total_a = total_a,
                .total_b = total_b,
                .compared = compared,

@@ -107,6 +107,8 @@ struct PartialDiff {
   std::size_t total_a = 0, total_b = 0, compared = 0, bit_equal = 0, same_values = 0, noise = 0, unknown = 0,
               consequences = 0, idle = 0;
   std::size_t compared_results = 0;   // of these, outputs, losses and values recorded by hand
+  std::size_t judged_by_profile = 0;  // that differ, and were judged by the measured noise of their place
+  std::vector<std::string> noise_profiles;
   bool has_results = false;           // such are in one of the runs, at least
   bool are_weights_in_doubt = false;  // some changed places or lie otherwise, and nothing made with them was paired
 

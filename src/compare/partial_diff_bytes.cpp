@@ -151,11 +151,13 @@ auto fields(Is<PartialDiff> auto& one) {
   auto& [a, b, max_origins, ranks, in_a, in_b, starts, first_bit_difference, first_unknown, coarser_dtypes,
          first_beyond_rounding, engine_noise, settings_a, settings_b, modules, renamed, attributes, unmatched, notes,
          content_pairs, budget, unused_rules, total_a, total_b, compared, bit_equal, same_values, noise, unknown,
-         consequences, idle, compared_results, has_results, are_weights_in_doubt] = one;
+         consequences, idle, compared_results, judged_by_profile, noise_profiles, has_results, are_weights_in_doubt] =
+      one;
   return std::tie(a, b, max_origins, ranks, in_a, in_b, starts, first_bit_difference, first_unknown, coarser_dtypes,
                   first_beyond_rounding, engine_noise, settings_a, settings_b, modules, renamed, attributes, unmatched,
                   notes, content_pairs, budget, unused_rules, total_a, total_b, compared, bit_equal, same_values, noise,
-                  unknown, consequences, idle, compared_results, has_results, are_weights_in_doubt);
+                  unknown, consequences, idle, compared_results, judged_by_profile, noise_profiles, has_results,
+                  are_weights_in_doubt);
 }
 
 template <class T>

@@ -429,16 +429,27 @@ std::vector<DiffModule> list_modules(const Findings& findings, const Alignment& 
   return modules;
 }
 
+void note_hidden_by_noise(const Findings& findings, const Alignment& alignment, const Interner& interner,
+                          std::vector<DiffNote>& notes) {
+  if (findings.hidden_by_noise == 0) return;
+  const SeenValue& first = findings.first_hidden;
+  const Item& item = alignment.lanes[first.lane].a->items[static_cast<std::size_t>(first.observation.a)];
+  notes.push_back({.kind = DiffNote::Kind::HiddenByNoise,
+                   .subject = std::string(interner.text(item.name)),
+                   .count = findings.hidden_by_noise});
+}
+
 void add_notes(const Findings& findings, const Alignment& alignment, const Interner& interner,
                std::vector<DiffNote>& notes) {
   notes.insert(notes.end(), alignment.notes.begin(), alignment.notes.end());
   if (!alignment.content_pairs.empty())
     notes.push_back({.kind = DiffNote::Kind::ByContent, .count = alignment.content_pairs.size()});
+  note_hidden_by_noise(findings, alignment, interner, notes);
   note_other_classes(alignment, interner, notes);
   if (findings.dtype_change) note_dtype_change(*findings.dtype_change, alignment, interner, notes);
   if (findings.other_draws > 0) notes.push_back({.kind = DiffNote::Kind::OtherDraws, .count = findings.other_draws});
   if (!findings.idle_inputs.empty()) {
-    const IdleInput& input = findings.idle_inputs.front();
+    const SeenValue& input = findings.idle_inputs.front();
     const Item& item = alignment.lanes[input.lane].a->items[static_cast<std::size_t>(input.observation.a)];
     notes.push_back({.kind = DiffNote::Kind::IdleInput,
                      .subject = std::string(interner.text(item.name)),
@@ -485,6 +496,7 @@ void add_counts(const Findings& findings, PartialDiff& part) {
   part.consequences = findings.consequences;
   part.idle = findings.idle;
   part.compared_results = findings.compared_results;
+  part.judged_by_profile = findings.judged_by_profile;
 }
 
 }  // namespace

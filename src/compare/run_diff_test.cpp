@@ -46,7 +46,7 @@ TEST(Noise, TellsRoundingFromMistakes) {
   const auto is_noise = [&](PairError error, Trust inputs = {}, DType dtype = DType::F32) {
     error.count = 1000;
     error.scale = 1;
-    return judge.is_noise(error, dtype, inputs, Stage::Forward, 0);
+    return judge.is_noise(error, {.dtype = dtype}, inputs);
   };
   EXPECT_TRUE(is_noise({.max_abs = 1e-6, .rel_l2 = 3e-7}));
   EXPECT_FALSE(is_noise({.max_abs = 1e-4, .rel_l2 = 1e-5}));

@@ -9,6 +9,7 @@
 
 #include "compare/layout_check.hpp"
 #include "compare/logical_runs.hpp"
+#include "compare/noise_profile.hpp"
 #include "compare/rows.hpp"
 #include "compare/run_diff.hpp"
 #include "compare/run_values.hpp"
@@ -133,6 +134,7 @@ compare::Measures measures_of(compare::RunValues& values, const compare::TensorS
           .distribution = [&](const Item& x, const Item& y) { return values.measure_distribution(x, y); },
           .is_same_mask = [&](const Item& x, const Item& y) { return values.is_same_mask(x, y); },
           .estimate = [&](const Item& x, const Item& y) { return values.estimate(x, y); },
+          .noise = {},
           .source_a = &a,
           .source_b = &b,
           .release = {}};
@@ -145,6 +147,59 @@ compare::Describe describe_by(const compare::RunValues& values) {
           .code = {}};
 }
 
+// What was measured of the places of two runs.
+class ProfiledNoise {
+ public:
+  ProfiledNoise(const fs::path& a, const fs::path& b, const RunDiffOptions& options) {
+    if (!options.noise) return;
+    if (!options.noise->empty()) {
+      given_ = compare::NoiseProfile::read(paths_.emplace_back(compare::profile_path(*options.noise)));
+      return;
+    }
+    of_a_ = read_beside(a);
+    if (b != a) of_b_ = read_beside(b);
+  }
+
+  const std::vector<fs::path>& paths() const noexcept { return paths_; }
+
+  // The names of a profile are those of its own run.
+  std::optional<compare::PlaceNoise> find(int rank, const Item& x, const Item& y,
+                                          const compare::Interner& interner) const {
+    const compare::NoisePlace in_a = place(rank, x, interner), in_b = place(rank, y, interner);
+    std::optional<compare::PlaceNoise> found;
+    const auto add = [&](const compare::PlaceNoise* noise) {
+      if (noise == nullptr) return;
+      if (!found) found.emplace();
+      found->add(*noise);
+    };
+    if (of_a_) add(of_a_->find(in_a));
+    if (of_b_) add(of_b_->find(in_b));
+    if (given_) add(given_->find(in_a));
+    if (given_ && !found) add(given_->find(in_b));
+    return found;
+  }
+
+ private:
+  std::optional<compare::NoiseProfile> read_beside(const fs::path& run) {
+    fs::path path = compare::profile_path(run);
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) return std::nullopt;
+    return compare::NoiseProfile::read(paths_.emplace_back(std::move(path)));
+  }
+
+  static compare::NoisePlace place(int rank, const Item& item, const compare::Interner& interner) {
+    return {.rank = rank,
+            .name = interner.text(item.name),
+            .io = to_string(item.io),
+            .phase = to_string(item.phase),
+            .step = item.step,
+            .call = item.call};
+  }
+
+  std::vector<fs::path> paths_;
+  std::optional<compare::NoiseProfile> of_a_, of_b_, given_;
+};
+
 compare::PartialDiff diff_by_ranks(const Reader& a, const Reader& b, const RunDiffOptions& options) {
   using namespace compare;
   Interner interner;
@@ -153,11 +208,15 @@ compare::PartialDiff diff_by_ranks(const Reader& a, const Reader& b, const RunDi
   const ContentSource content = values.content_source();
   Measures measures = measures_of(values, source_a, source_b);
   measures.release = [&](const Lane& x, const Lane& y) { release(a, x), release(b, y); };
+  const ProfiledNoise noise(a.path(), b.path(), options);
+  if (!noise.paths().empty())
+    measures.noise = [&](int rank, const Item& x, const Item& y) { return noise.find(rank, x, y, interner); };
   CodeComparison codes(
       [&](int run, const std::string& fingerprint) { return (run == 0 ? a : b).source_text(fingerprint); });
   Describe describe = describe_by(values);
   describe.code = [&](const CodeOfModule& x, const CodeOfModule& y) { return codes.compare(x, y); };
   PartialDiff diff{.a = a.path().string(), .b = b.path().string(), .max_origins = options.max_origins};
+  for (const fs::path& path : noise.paths()) diff.noise_profiles.push_back(path.string());
   note_states(a, b, diff);
   const std::vector<int> ranks = ranks_to_compare(a, b, options.ranks);
   RanksAhead ahead(a, b, ranks);
@@ -357,6 +416,12 @@ RunDiff diff_runs(const fs::path& a, const fs::path& b, const RunDiffOptions& op
                  [&](int, DiffNote note) { diff.notes.push_back(std::move(note)); });
     return diff;
   }
+  const bool has_profile = options.noise && !options.noise->empty();
+  if (has_profile && !are_alike(reader_a, reader_b))
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("the runs are laid out differently, and measured noise is that of the places of one "
+                            "layout: {} and {}",
+                            a.string(), b.string()));
   if (!are_alike(reader_a, reader_b)) return diff_of_wholes(reader_a, reader_b, options);
   return settled(diff_by_ranks(reader_a, reader_b, options).result(), reader_a, reader_b, options);
 }

@@ -26,6 +26,18 @@ inline constexpr double kProportionalUnits = 8;
 inline constexpr double kCorrelatedUnitsHalf = 0.5;
 inline constexpr std::int64_t kEnoughElements = 32;
 
+// Where noise was measured (noise_profile.hpp): how many times that may two correct implementations differ? What was
+// measured counts as so many units of roundoff at least: of the largest value, Euclidean, and along the values
+// themselves. CALIBRATE
+inline constexpr double kTimesMeasured = 4;
+struct MeasuredUnits {
+  double max, l2, systematic;
+};
+inline constexpr MeasuredUnits kMeasuredWide = {4, 1, 0.5};
+inline constexpr MeasuredUnits kMeasuredHalf = {0.75, 0.25, 0.125};
+// From this relative size on, noise hides whatever else happens there, which is said. Chosen.
+inline constexpr double kNoiseHidesAll = 0.1;
+
 // A call that was made once more in a wider type (oracle.cpp). How far from that may a correct result be, in units of
 // roundoff of its largest value? A half type rounds after every operation of the call, not once at its end. Measured
 // on every module of five models: up to 7.2 units in float32, up to 2.4 in the half types. Chosen, ten times that.

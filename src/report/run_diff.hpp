@@ -80,6 +80,7 @@ std::string obstacle_in_words(DiffObstacle obstacle);
 
 // "weights 0.54 % apart, other tensors up to 7.3 % (ffn_out-1)".
 std::string engine_noise_in_words(const DiffEngineNoise& noise);
+std::string measured_noise_in_words(const RunDiff& diff);
 
 // "28 rows, of 36 in the first run and 28 in the second".
 std::string row_coverage_in_words(const DiffRows& rows);

@@ -52,6 +52,9 @@ class Writer {
     } else {
       json_.null();
     }
+    json_.key("noise_profiles").begin_array();
+    for (const std::string& path : diff.noise_profiles) json_.text(path);
+    json_.end_array();
     json_.key("budget");
     diff.budget ? put_budget(json_, *diff.budget) : static_cast<void>(json_.null());
     json_.key("rows");
@@ -68,6 +71,7 @@ class Writer {
     count("bit_equal", diff.bit_equal);
     count("same_values", diff.same_values);
     count("noise", diff.noise);
+    count("judged_by_profile", diff.judged_by_profile);
     count("unknown", diff.unknown);
     count("idle", diff.idle);
     count("consequences", diff.consequences);

@@ -31,6 +31,7 @@ class TextReport {
     if (diff_.first_divergence) evidence(*diff_.first_divergence);
     field("tensors", coverage_in_words(diff_));
     if (diff_.engine_noise) field("noise", engine_noise_in_words(*diff_.engine_noise));
+    if (!diff_.noise_profiles.empty()) field("noise", measured_noise_in_words(diff_));
     if (diff_.rows) rows(*diff_.rows);
     if (diff_.first_unknown) field("first unknown", place_in_words(*diff_.first_unknown));
     if (diff_.first_bit_difference && !is_first_bit_the_divergence()) bits(*diff_.first_bit_difference);

@@ -367,6 +367,12 @@ std::string engine_noise_in_words(const DiffEngineNoise& noise) {
                      100 * noise.weights, 100 * noise.largest, noise.tensor);
 }
 
+std::string measured_noise_in_words(const RunDiff& diff) {
+  return fmt::format("measured: {}; {} judged by it", fmt::join(diff.noise_profiles, ", "),
+                     diff.judged_by_profile == 1 ? "1 value that differs was"
+                                                 : fmt::format("{} values that differ were", diff.judged_by_profile));
+}
+
 std::string setting_in_words(const DiffSetting& setting) {
   const auto plain = [](const std::string& value) {  // without JSON's quotes
     const bool is_quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
@@ -452,6 +458,9 @@ std::string note_in_words(const DiffNote& note) {
     case DiffNote::Kind::OtherLayout:
     case DiffNote::Kind::NotAssembled:
       return layout_note_in_words(note);
+    case DiffNote::Kind::HiddenByNoise:
+      return fmt::format("the noise that was measured of {}{} is so large that it hides whatever else differs there",
+                         note.subject, note.count > 1 ? fmt::format(" and {} more values", note.count - 1) : "");
     case DiffNote::Kind::RoughAlignment:
       return "the runs are too long to be aligned exactly where they differ: some pairs may be missing";
   }

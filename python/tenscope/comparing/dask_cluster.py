@@ -5,6 +5,7 @@ bytes, or, with exit code 2, what went wrong as text.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from tenscope import _core, remote
@@ -19,6 +20,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("b")
     parser.add_argument("--map", action="append", default=[])
     parser.add_argument("--tolerance", type=float)
+    parser.add_argument("--noise", default="")
+    parser.add_argument("--no-noise", dest="noise", action="store_const", const=None)
     parser.add_argument("--prefix", action="store_true")
     parser.add_argument("--progress", action="store_true")
     options = parser.parse_args(argv)
@@ -43,6 +46,7 @@ def _compare(options: argparse.Namespace) -> _core.PartialDiff:
             ranks=None,
             map=options.map,
             tolerance=options.tolerance,
+            noise=options.noise and os.path.abspath(options.noise),
             prefix=options.prefix,
             progress=_show if options.progress else None,
         )

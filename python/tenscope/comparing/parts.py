@@ -24,6 +24,7 @@ def compare(
     ranks: Iterable[int] | None,
     map: list[str],
     tolerance: float | None,
+    noise: str | None,
     prefix: bool,
     progress: Callable[[float], object] | None,
 ) -> _core.PartialDiff:
@@ -41,7 +42,7 @@ def compare(
 
     def submit(part: list[int]) -> Any:
         call = uuid.uuid4().hex  # an executor may take calls with equal arguments for one, as Dask does
-        return executor.submit(_compare_part, call, *runs, part, map, tolerance, prefix)
+        return executor.submit(_compare_part, call, *runs, part, map, tolerance, noise, prefix)
 
     merged: _core.PartialDiff | None = None
     done = 0
@@ -54,17 +55,17 @@ def compare(
         if progress is not None:
             progress(done / len(wanted))
     if merged is None:
-        merged = _compare_part("", *runs, [], map, tolerance, prefix)  # of empty runs
+        merged = _compare_part("", *runs, [], map, tolerance, noise, prefix)  # of empty runs
     merged.a, merged.b = a.shown(path_a), b.shown(path_b)
     return merged
 
 
 def _compare_part(
-    call: str, a: str, b: str, ranks: list[int], map: list[str], tolerance: float | None, prefix: bool
+    call: str, a: str, b: str, ranks: list[int], map: list[str], tolerance: float | None, noise: str | None, prefix: bool
 ) -> _core.PartialDiff:
     places = remote.place_of(a), remote.place_of(b)
     with remote.reading(*places, all_ranks=False):
-        return _core.diff_some_ranks(places[0].path, places[1].path, ranks, map, tolerance, prefix)
+        return _core.diff_some_ranks(places[0].path, places[1].path, ranks, map, tolerance, prefix, noise)
 
 
 def _anywhere(place: remote.Place, path: str) -> str:

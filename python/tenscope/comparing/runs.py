@@ -75,6 +75,7 @@ def diff(
     *,
     map: str | Iterable[str] = (),
     tolerance: float | None = None,
+    noise: str | os.PathLike[str] | bool = True,
     strict: bool = False,
     prefix: bool = False,
     rows: str | Iterable[str] = (),
@@ -90,6 +91,8 @@ def diff(
 
     map        "blocks.*=layers.*": modules of `a` that have other names in `b`; overrules what is inferred
     tolerance  largest harmless difference as a part of a tensor's largest value; by default that of its dtype
+    noise      how far each place was measured to move by rounding (docs/noise.md): a profile, or a run that has one;
+               by default the profiles that `tenscope noise` has written beside the runs; False: none
     strict     renamed modules, and what is on one side only, are differences too
     prefix     a run that ends earlier than the other is no difference
     rows       "request,position": integers that both recorded, by which rows (tokens) belong together
@@ -107,28 +110,31 @@ def diff(
         raise UsageError("rows= compares all ranks in one process: it goes with neither ranks= nor executor=")
     if budget and executor is not None:
         raise UsageError("budget= compares all ranks in one process: it does not go with executor=")
+    profile = None if noise is False else "" if noise is True else os.fspath(noise)
     places = _place(a), _place(b)
     with remote.reading(*places, all_ranks=executor is None and chosen is None):
         folders = [place.path for place in places]
         # Whole tensors are made of the parts of all ranks: in one process.
         if executor is None or (chosen is None and not _core.are_laid_out_alike(*folders)):
             found = _core.diff_runs(
-                *folders, rules, tolerance, top, strict, prefix, keys, chosen or [], progress, budget
+                *folders, rules, tolerance, top, strict, prefix, keys, chosen or [], progress, budget, profile
             )
         else:
             partial = parts.compare(
-                executor, *places, ranks=chosen, map=rules, tolerance=tolerance, prefix=prefix, progress=progress
-            )
+                executor, *places, ranks=chosen, map=rules, tolerance=tolerance, noise=profile, prefix=prefix,
+                progress=progress,
+            )  # fmt: skip
             if chosen is None:
-                found = partial.settled_report(*folders, rules, tolerance, prefix, top, strict)
+                found = partial.settled_report(*folders, rules, tolerance, prefix, top, strict, profile)
             else:
                 found = partial.report(top, strict)
 
     def make_page(most_bytes: int) -> str:
         with remote.reading(*places, all_ranks=True):
             return page.of_runs(
-                *places, most_bytes, map=rules, tolerance=tolerance, prefix=prefix, rows=keys, ranks=chosen or []
-            )
+                *places, most_bytes, map=rules, tolerance=tolerance, noise=profile, prefix=prefix, rows=keys,
+                ranks=chosen or [],
+            )  # fmt: skip
 
     return Diff(*_shown(found, places), strict, make_page)
 

@@ -60,7 +60,7 @@ def diff(
 
     Numbers agree where |b - a| <= atol + rtol * |a|, and relative errors are parts of ``a``. Without tolerances the
     dtypes' defaults hold (docs/compare.md). The result prints as a report and is falsy where the two agree. Two runs
-    (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``, ``strict``,
+    (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``, ``noise``, ``strict``,
     ``prefix``, ``rows``, ``top``, ``ranks``, ``budget``, ``executor`` and ``progress`` (docs/python.md), and give a
     ``tenscope.Diff``. Two checkpoints whose names do not pair their tensors are paired by content
     (docs/checkpoints.md) unless a tolerance is given, take ``map`` and ``top``, and give a

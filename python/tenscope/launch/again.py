@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tenscope.metadata.repro import Recorded, Trouble
+from tenscope.launch.then import Then
+from tenscope.metadata.repro import Recorded, Trouble, newest_run, split_command
 from tenscope.metadata.runtime import PROGRAM_VARIABLE
 
 # What a launcher tells each of its processes.
@@ -20,12 +25,80 @@ _LAUNCHERS = re.compile(r"^(RANK|WORLD_SIZE|LOCAL_.*|GROUP_.*|ROLE_.*|MASTER_.*|
 _GRACE_S = 20  # that the other ranks have when one has failed
 
 
-def run_again(label: str, command: list[str], recorded: Recorded, folder: str) -> str:
-    """What the program prints, run in that folder. `label` is how messages call it."""
+class Program:
+    """The program of a recording, and how to run it again. `label` is how messages call it."""
+
+    def __init__(self, label: str, folder: str, command: str | None = None):
+        self.label = label
+        self.folder = newest_run(folder)
+        self._command = shlex.split(command) if command else None
+
+    @functools.cached_property
+    def recorded(self) -> Recorded:
+        return Recorded(self.folder)
+
+    @functools.cached_property
+    def words(self) -> tuple[list[str], list[str]]:
+        """The interpreter with its options, and the program with its arguments."""
+        program = self.recorded.program
+        words = self._command or [program["executable"], *program["arguments"]]
+        python, rest = split_command(words)
+        if not rest or rest[0] in ("-c", "-"):
+            raise Trouble(f"{self.label} is no script or module that can be run again: {shlex.join(words)}")
+        return python, rest
+
+    @functools.cached_property
+    def then(self) -> Then:
+        """The program's folder as it was; where another command is given, it is meant as it is now."""
+        folder = self.recorded.program["working_directory"]
+        script = self.words[1][0]
+        roots = [folder] if script == "-m" else [folder, os.path.dirname(os.path.join(folder, script))]
+        return Then(self.folder, [] if self._command else roots)
+
+    def record(
+        self,
+        run: Path,
+        options: list[str],
+        *,
+        say: Callable[[str], None],
+        environment: Mapping[str, str] | None = None,
+        shows_output: bool = False,
+    ) -> Path:
+        """Runs it again, with these words of `tenscope run`, and records it into the folder `run`."""
+        python, program = self.words
+        folder = self.recorded.program["working_directory"]
+        if self.then.files:
+            say(f"{self.label} is run with these files as they were: {', '.join(self.then.files)}")
+            self.then.lay_out(run.parent / f"then-{run.name}")
+            if program[0] != "-m":
+                program = [self.then.path(os.path.join(folder, program[0])), *program[1:]]
+            folder = self.then.path(folder)
+        words = ["-m", "tenscope.run", "--out", str(run.parent), "--name", run.name, *options]
+        command = [*python, *words, *program]
+        printed = run_again(self.label, command, self.recorded, folder, environment or {})
+        if shows_output:
+            sys.stderr.write(printed)
+        if not (run / "run.json").exists():
+            raise Trouble(f"running {self.label} again recorded nothing: {shlex.join(command)}\n{printed[-2000:]}")
+        return run
+
+    def has_changed_since(self, first: dict) -> Trouble:
+        """What to say where running it again gives other numbers, first at that origin of a diff."""
+        others = self.then.elsewhere
+        changed = f" These files have changed since: {', '.join(others)}." if others else ""
+        return Trouble(
+            f"running {self.label} again gives other numbers, first in {first['name']} in step {first['step']}: its "
+            f"code, inputs or seeds are no longer those of the recording, or it is not deterministic.{changed} "
+            f"{self.label}: {self.folder}"
+        )
+
+
+def run_again(label: str, command: list[str], recorded: Recorded, folder: str, extra: Mapping[str, str]) -> str:
+    """What the program prints, run in that folder, with these variables besides its own."""
     program = recorded.program
     if not Path(folder).is_dir():
         raise Trouble(f"the folder that {label} was run in is gone: {folder}")
-    environment = environment_of(recorded)
+    environment = environment_of(recorded) | dict(extra)
     world_size = program.get("world_size", 1)
     if program.get("local_world_size", world_size) != world_size:
         raise Trouble(f"{label} was run by {world_size} ranks on several machines, and can be run again on one only")
@@ -59,10 +132,14 @@ def environment_of(recorded: Recorded) -> dict[str, str]:
     then = {name: value for name, value in recorded.relevant_environment.items() if not _LAUNCHERS.match(name)}
     environment = {name: value for name, value in os.environ.items() if not _LAUNCHERS.match(name)} | then
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # of sources that may stand in for others
-    environment["PYTHONPATH"] = without_our_site(environment.get("PYTHONPATH", ""))
-    for word in ("TENSCOPE_RUN", "TENSCOPE_RUN_OPTIONS", PROGRAM_VARIABLE):
-        environment.pop(word, None)
-    return environment
+    return without_recording(environment)
+
+
+def without_recording(environment: Mapping[str, str]) -> dict[str, str]:
+    """For a process that is not recorded by the `tenscope run` that this one may run under."""
+    ours = ("TENSCOPE_RUN", "TENSCOPE_RUN_OPTIONS", PROGRAM_VARIABLE)
+    path = without_our_site(environment.get("PYTHONPATH", ""))
+    return {name: value for name, value in environment.items() if name not in ours} | {"PYTHONPATH": path}
 
 
 def without_our_site(path: str) -> str:

@@ -27,6 +27,7 @@ from torch.optim import optimizer as _optim
 from tenscope import _core
 from tenscope.launch import session
 from tenscope.launch.layout import Layout, watch_meshes
+from tenscope.launch.moved import Moves
 from tenscope.launch.options import Options
 from tenscope.launch.oracle import Oracle
 from tenscope.launch.when_imported import WhenImported
@@ -59,6 +60,10 @@ def start() -> None:
     watch_meshes(lambda mesh: _probe.has_mesh(mesh))
     if _probe.options.ops:
         _watch_operations()
+    if _probe.options.move is not None:
+        _move_inputs()
+    if _probe.options.other_kernels:
+        torch.backends.cuda.enable_flash_sdp(False)  # which the processor's kernel listens to as well
     os.register_at_fork(after_in_child=_forked)
     atexit.register(_finish)
 
@@ -136,6 +141,19 @@ def _watch_operations() -> None:
     Operations(lambda: _probe, _probe.options.ops_values).__enter__()
 
 
+def _move_inputs() -> None:
+    """What outermost calls are given, by hooks with which arguments given by name can be changed, too."""
+    original = torch.nn.Module.__call__
+
+    @functools.wraps(original)
+    def call(self, *args, **kwargs):
+        if not torch.compiler.is_compiling() and _probe.is_outermost():
+            args, kwargs = _probe.moves.move_inputs(args, kwargs)
+        return original(self, *args, **kwargs)
+
+    torch.nn.Module.__call__ = call
+
+
 def _contained(method):
     """What goes wrong in here never reaches the program."""
 
@@ -191,6 +209,7 @@ class AutoProbe(Probe):
         self._noted_optimizers: weakref.WeakSet = weakref.WeakSet()
         self._around = ":data"  # what the code outside of modules is doing, for operations
         self._ops = Wanted(options.ops, options.ops_call)
+        self.moves = None if options.move is None else Moves(options.move)
         if options.oracle is not None:
             self.witness = Oracle(self, options.oracle, options.oracle_call)
 
@@ -221,8 +240,15 @@ class AutoProbe(Probe):
             self._set_step(self._outermost)
         self._last_root = info.root.label
         self._was_on = self._was_on or self.on
+        if self.moves is not None:
+            self.moves.move_parameters(info.root)
         if self.on:
             self._state.record_changed(info.root)
+
+    def is_outermost(self) -> bool:
+        """A module that is called now is called by the program itself, in its forward."""
+        is_of_program = not self.is_aside and _graph_task_id() == -1
+        return is_of_program and not self.stack() and torch.utils.data.get_worker_info() is None
 
     def end_outermost(self, info: ModuleInfo, output) -> None:
         self._around = ":loss"

@@ -12,6 +12,7 @@ import atexit
 import dataclasses
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -52,15 +53,16 @@ def choose_folder(out: str, name: str | None, replace: bool = False) -> Path:
     return base / (chosen or ranks.free_name(base, time.strftime("%Y%m%d_%H%M%S")))
 
 
-def arm(folder: Path, options: Options) -> None:
-    """Records this process and those it starts, from the moment torch is imported."""
+def arm(folder: Path, options: Options, noise: int = 0) -> None:
+    """Records this process and those it starts, from the moment torch is imported. `noise`: how many times it is run
+    again to measure that."""
     os.environ["TENSCOPE_RUN"] = str(folder)
     note_program()
     os.environ["TENSCOPE_RUN_OPTIONS"] = json.dumps(dataclasses.asdict(options))
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{_SITE}{os.pathsep}{inherited}" if inherited else _SITE
     _arm()
-    atexit.register(_end, folder, os.getpid())
+    atexit.register(_end, folder, os.getpid(), noise)
 
 
 def disarm() -> None:
@@ -88,7 +90,7 @@ def ended(error: BaseException) -> None:
     _ended_by = error
 
 
-def _end(folder: Path, pid: int) -> None:
+def _end(folder: Path, pid: int, noise: int) -> None:
     """Says where the recording is, on a terminal, and in the run that nothing was seen, where that is so."""
     if os.getpid() != pid:
         return
@@ -99,6 +101,8 @@ def _end(folder: Path, pid: int) -> None:
         say(f"recorded into {shown_path(folder)}")
     if session.options().against:
         _end_compared(folder)
+    if noise:
+        _end_measured(folder, noise)
 
 
 def _end_compared(folder: Path) -> None:
@@ -106,13 +110,36 @@ def _end_compared(folder: Path) -> None:
     from tenscope.launch import against
 
     code = against.finish(folder, session.options(), *ranks.here())
-    has_failed = _ended_by is not None and not (isinstance(_ended_by, SystemExit) and exit_code(_ended_by) == 0)
-    if code and not has_failed:
-        close_all()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        os._exit(code)
+    if code and not _has_failed():
+        _exit(code)
+
+
+def _end_measured(folder: Path, noise: int) -> None:
+    """Measures the noise of the program that has just ended, by processes of its own."""
+    if _has_failed():
+        say("the noise of a program that has failed is not measured")
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    words = [sys.executable, "-m", "tenscope.launch.noise", str(folder), "--runs", str(noise)]
+    from tenscope.launch.again import without_recording
+
+    code = subprocess.run(words, check=False, env=without_recording(os.environ)).returncode
+    if code:
+        _exit(code)
+
+
+def _has_failed() -> bool:
+    return _ended_by is not None and not (isinstance(_ended_by, SystemExit) and exit_code(_ended_by) == 0)
+
+
+def _exit(code: int) -> None:
+    close_all()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(code)
 
 
 def strip_own_frames(error: BaseException) -> None:

@@ -18,6 +18,7 @@ import types
 from tenscope.errors import Error
 from tenscope.launch import autorun
 from tenscope.launch.options import Options
+from tenscope.recording import ranks
 from tenscope.recording.say import say, shown_path
 from tenscope.recording.selectors import AROUND
 
@@ -89,6 +90,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--oracle", metavar="MODULE", help="make a call of this module once more, in a wider type")
     parser.add_argument("--oracle-call", type=int, default=0, metavar="N", help="which call of it (default: 0)")
     parser.add_argument("--end-after", type=int, metavar="STEP", help="end the program when this step is over")
+    parser.add_argument(
+        "--noise", type=_positive, metavar="N", help="then run it N times again and measure how much rounding moves"
+    )
+    parser.add_argument("--move", type=int, metavar="SEED", help="move parameters and inputs by half a unit at random")
+    parser.add_argument("--other-kernels", action="store_true", help="compute attention by torch's other kernels")
     against = parser.add_argument_group("compare with an earlier run while it runs")
     against.add_argument("--against", metavar="RUN", help="the reference; what is equal is kept without its values")
     where = against.add_mutually_exclusive_group()
@@ -112,7 +118,7 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
     takes_value = {"--out", "--name", "--python", "--include", "--exclude", "--every", "--steps", "--max-bytes"}
     takes_value |= {"--ops", "--ops-steps", "--ops-call", "--oracle", "--oracle-call", "--end-after"}
     takes_value |= {"--onnx", "--inputs", "--chunk"}
-    takes_value |= {"--against", "--tolerance"}
+    takes_value |= {"--against", "--tolerance", "--noise", "--move"}
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "--"):
         at += 2 if words[at] in takes_value else 1
@@ -190,6 +196,10 @@ def main(words: list[str]) -> None:
     trouble = "" if is_module else _why_not(program[0])
     if trouble:
         parser.error(f"cannot run the script: {trouble}: {program[0]}")
+    if options.noise and ranks.here()[1] > 1:
+        parser.error("--noise is not for one of several ranks: record them, then tenscope noise RUN")
+    if options.noise and options.against:
+        parser.error("--noise does not go with --against, which keeps no values")
     if options.against:
         options.against = _reference(parser, options)
     elif options.stop or options.pdb or options.keep_going or options.prefix or options.tolerance is not None:
@@ -216,12 +226,15 @@ def main(words: list[str]) -> None:
             ops_values="stats" if options.ops_stats or options.stats else "full",
             oracle=options.oracle,
             oracle_call=options.oracle_call,
+            move=options.move,
+            other_kernels=options.other_kernels,
             end_after=options.end_after,
             against=options.against or "",
             on_divergence="pdb" if options.pdb else "keep" if options.keep_going else "stop",
             prefix=options.prefix,
             tolerance=options.tolerance,
         ),
+        noise=options.noise or 0,
     )
     try:
         if is_module:

@@ -22,6 +22,8 @@ class Options:
     ops_values: str = "full"
     oracle: str | None = None  # the module of which one call is made once more in a wider type
     oracle_call: int = 0
+    move: int | None = None  # the seed by which parameters and inputs are moved by half a unit, for tenscope noise
+    other_kernels: bool = False  # torch computes attention by other kernels
     end_after: int | None = None  # the program is ended when this step is over
     against: str = ""  # the run that it is compared with while it runs
     on_divergence: str = "stop"  # "stop", "pdb" or "keep"

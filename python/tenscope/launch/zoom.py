@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -22,16 +20,16 @@ from pathlib import Path
 
 from tenscope import _core
 from tenscope.errors import Error
-from tenscope.launch.again import run_again
+from tenscope.launch.again import Program
 from tenscope.launch.blamed_call import IN_MODULE, blamed_call, judge, offer
-from tenscope.launch.then import Then
-from tenscope.metadata.repro import Recorded, Trouble, newest_run, split_command
+from tenscope.metadata.repro import Trouble
 
 
 @dataclasses.dataclass
 class Options:
     map: list[str] = dataclasses.field(default_factory=list)
     tolerance: float | None = None
+    noise: str | None = ""  # as tenscope.diff's: a profile, "" for those of the runs, None for none
     prefix: bool = False
     strict: bool = False
     top: int = 1
@@ -41,60 +39,11 @@ class Options:
     output: bool = False
 
 
-class Side:
-    """One of the two recordings, and how to make it again."""
-
-    def __init__(self, label: str, folder: str, command: str | None):
-        self.label = label
-        self.folder = newest_run(folder)
-        self._command = shlex.split(command) if command else None
-
-    @functools.cached_property
-    def recorded(self) -> Recorded:
-        return Recorded(self.folder)
-
-    @functools.cached_property
-    def words(self) -> tuple[list[str], list[str]]:
-        """The interpreter with its options, and the program with its arguments."""
-        program = self.recorded.program
-        words = self._command or [program["executable"], *program["arguments"]]
-        python, rest = split_command(words)
-        if not rest or rest[0] in ("-c", "-"):
-            raise Trouble(f"{self.label} is no script or module that can be run again: {shlex.join(words)}")
-        return python, rest
-
-    @functools.cached_property
-    def then(self) -> Then:
-        """The program's folder as it was; where another command is given, it is meant as it is now."""
-        folder = self.recorded.program["working_directory"]
-        script = self.words[1][0]
-        roots = [folder] if script == "-m" else [folder, os.path.dirname(os.path.join(folder, script))]
-        return Then(self.folder, [] if self._command else roots)
-
-    def run_again(self, out: Path, ops: list[str], show_output: bool) -> Path:
-        python, program = self.words
-        name = f"zoom-{self.label.lower()}"
-        folder = self.recorded.program["working_directory"]
-        if self.then.files:
-            say(f"{self.label} is run with these files as they were: {', '.join(self.then.files)}")
-            self.then.lay_out(out / f"then-{self.label.lower()}")
-            if program[0] != "-m":
-                program = [self.then.path(os.path.join(folder, program[0])), *program[1:]]
-            folder = self.then.path(folder)
-        command = [*python, "-m", "tenscope.run", "--out", str(out), "--name", name, "--stats", *ops, *program]
-        printed = run_again(self.label, command, self.recorded, folder)
-        if show_output:
-            sys.stderr.write(printed)
-        if not (out / name / "run.json").exists():
-            raise Trouble(f"running {self.label} again recorded nothing: {shlex.join(command)}\n{printed[-2000:]}")
-        return out / name
-
-
 def diff(a: Path, b: Path, options: Options) -> tuple[str, dict]:
     """Text and document of the comparison of modules."""
     text, document = _core.diff_runs(
         str(a), str(b), map=options.map, tolerance=options.tolerance, top=options.top, strict=options.strict,
-        prefix=options.prefix, rows=[], ranks=[], progress=None,
+        prefix=options.prefix, rows=[], ranks=[], progress=None, noise=options.noise,
     )  # fmt: skip
     return text, json.loads(document)
 
@@ -136,21 +85,15 @@ class Place:
         return words if self.origin["seen_in"] != self.origin["module"] else [*words, "--ops-call", str(event["call"])]
 
 
-def check_is_same(side: Side, again: Path, step: int, options: Options) -> None:
+def check_is_same(side: Program, again: Path, step: int, options: Options) -> None:
     """What was recorded anew is what was recorded before, up to the blamed step."""
     _, found = diff(side.folder, again, dataclasses.replace(options, map=[], prefix=True, strict=False))
     first = found["first_divergence"]
     if first is not None and first["step"] <= step:
-        place = f"{first['name']} in step {first['step']}"
-        others = side.then.elsewhere
-        changed = f" These files have changed since: {', '.join(others)}." if others else ""
-        raise Trouble(
-            f"running {side.label} again gives other numbers, first in {place}: its code, inputs or seeds are no "
-            f"longer those of the recording, or it is not deterministic.{changed} {side.label}: {side.folder}"
-        )
+        raise side.has_changed_since(first)
 
 
-def zoom(a: Side, b: Side, options: Options) -> tuple[int, str, dict]:
+def zoom(a: Program, b: Program, options: Options) -> tuple[int, str, dict]:
     """Exit code, text and document."""
     text, found = diff(a.folder, b.folder, options)
     origin = found["first_divergence"]
@@ -167,7 +110,8 @@ def zoom(a: Side, b: Side, options: Options) -> tuple[int, str, dict]:
             say(f"running {side.label} again: {shlex.join(side.words[1])}")
             words = [*place.words(side.label), *(["--eager"] if options.eager else [])]
             words += call.oracle_words if asks_oracle else []
-            again.append(side.run_again(out, words, options.output))
+            run = out / f"zoom-{side.label.lower()}"
+            again.append(side.record(run, ["--stats", *words], say=say, shows_output=options.output))
         for side, folder in zip((a, b), again, strict=True):
             check_is_same(side, folder, place.step(side.label), options)
         rank = origin["rank"] if origin["rank"] >= 0 else None
@@ -203,6 +147,8 @@ def main(words: list[str]) -> int:
     parser.add_argument("--b-command", metavar="COMMAND", help="the same for B")
     parser.add_argument("--map", action="append", default=[], metavar="A=B", help="as diff")
     parser.add_argument("--tolerance", type=float, metavar="X", help="as diff")
+    parser.add_argument("--noise", default="", metavar="PROFILE", help="as diff")
+    parser.add_argument("--no-noise", dest="noise", action="store_const", const=None, help="as diff")
     parser.add_argument("--prefix", action="store_true", help="as diff")
     parser.add_argument("--strict", action="store_true", help="as diff")
     parser.add_argument("--top", type=int, default=1, metavar="N", help="as diff")
@@ -215,7 +161,7 @@ def main(words: list[str]) -> int:
     options = Options(**{field.name: getattr(given, field.name) for field in dataclasses.fields(Options)})
     options.keep = options.keep and options.keep.absolute()
     try:
-        a, b = Side("A", given.a, given.a_command), Side("B", given.b, given.b_command)
+        a, b = Program("A", given.a, given.a_command), Program("B", given.b, given.b_command)
         code, text, document = zoom(a, b, options)
     except (Trouble, Error, OSError) as error:
         if given.json:

@@ -26,7 +26,7 @@ LONGEST_RUN = 200_000  # events of a run that is shown in a notebook: more take 
 
 def of_runs(a: Place, b: Place | None, most_bytes: int, **options: Any) -> str:
     """The page of one run or two."""
-    asked = {"map": [], "tolerance": None, "prefix": False, "rows": [], "ranks": []} | options
+    asked = {"map": [], "tolerance": None, "noise": "", "prefix": False, "rows": [], "ranks": []} | options
     return _core.export_page(
         a.path,
         b.path if b is not None else "",
