@@ -669,14 +669,14 @@ class PartialDiff:
 
     def report(self, top: int, strict: bool) -> tuple[str, str]: ...
 
-    def settled_report(self, a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, top: int, strict: bool) -> tuple[str, str]:
+    def settled_report(self, a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, top: int, strict: bool, noise: str | None = '') -> tuple[str, str]:
         """The report where all ranks of both runs were compared."""
 
     def __getstate__(self) -> bytes: ...
 
     def __setstate__(self, arg: bytes, /) -> None: ...
 
-def diff_some_ranks(a: str, b: str, ranks: Sequence[int], map: Sequence[str], tolerance: float | None, prefix: bool) -> PartialDiff: ...
+def diff_some_ranks(a: str, b: str, ranks: Sequence[int], map: Sequence[str], tolerance: float | None, prefix: bool, noise: str | None = '') -> PartialDiff: ...
 
 def are_laid_out_alike(a: str, b: str) -> bool:
     """Whether each rank of two runs can be compared with itself."""
@@ -686,7 +686,48 @@ def run_ranks(path: str) -> tuple[str, list[int]]:
     The folder of the run that a path stands for, and the ranks that have a folder in it.
     """
 
-def diff_runs(a: str, b: str, map: Sequence[str], tolerance: float | None, top: int, strict: bool, prefix: bool, rows: Sequence[str], ranks: Sequence[int], progress: Callable | None, budget: bool = False) -> tuple[str, str]: ...
+class NoiseRun:
+    """A program run again with other roundings."""
+
+    @property
+    def changes(self) -> list[str]: ...
+
+    @property
+    def compared(self) -> int: ...
+
+    @property
+    def moved(self) -> int: ...
+
+    @property
+    def missing(self) -> int: ...
+
+    @property
+    def initial_units(self) -> float: ...
+
+class NoiseProfile:
+    """How far each place of a program moves by rounding alone."""
+
+    def __init__(self) -> None: ...
+
+    @staticmethod
+    def read(path: str | os.PathLike) -> NoiseProfile: ...
+
+    def write(self, path: str | os.PathLike) -> None: ...
+
+    def add(self, other: NoiseProfile) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def runs(self) -> list[NoiseRun]: ...
+
+    def places(self) -> list:
+        """How far each place moved."""
+
+def diff_runs(a: str, b: str, map: Sequence[str], tolerance: float | None, top: int, strict: bool, prefix: bool, rows: Sequence[str], ranks: Sequence[int], progress: Callable | None, budget: bool = False, noise: str | None = '') -> tuple[str, str]: ...
+
+def measure_noise(run: str, again: str, changes: Sequence[str]) -> NoiseProfile:
+    """How far each place of a run moved when the same program was run again."""
 
 def diff_operations(a: str, b: str, step: int | None, rank: int | None) -> tuple[str, str]: ...
 
@@ -696,7 +737,7 @@ def are_checkpoints(a: str, b: str) -> bool: ...
 
 def diff_checkpoints(a: str, b: str, map: Sequence[str], top: int, width: int) -> tuple[str, str]: ...
 
-def export_page(a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, rows: Sequence[str], ranks: Sequence[int], shown_a: str, shown_b: str, most_bytes: int) -> str:
+def export_page(a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, rows: Sequence[str], ranks: Sequence[int], shown_a: str, shown_b: str, most_bytes: int, noise: str | None = '') -> str:
     """What `tenscope view` shows, as one page."""
 
 class Side:

@@ -97,8 +97,7 @@ double NoiseJudge::times_measured(const PairError& error, const JudgedPlace& pla
   if (place.stage != Stage::Optimizer || inputs.noise == 0)
     times = std::max(times, error.relative(place.floor) / std::max(noise.rel_max, least.max * roundoff));
   if (!error.is_estimate && error.count >= kEnoughElements) {
-    // Noise has a part along the values, too, by chance.
-    const double by_chance = noise.rel_l2 / std::sqrt(static_cast<double>(error.count));
+    const double by_chance = kPartAlongValues * noise.rel_l2;
     const double allowed = std::max({noise.systematic, by_chance, least.systematic * roundoff});
     times = std::max(times, error.rel_l2 * std::abs(error.correlation) / allowed);
   }

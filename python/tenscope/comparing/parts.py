@@ -61,7 +61,14 @@ def compare(
 
 
 def _compare_part(
-    call: str, a: str, b: str, ranks: list[int], map: list[str], tolerance: float | None, noise: str | None, prefix: bool
+    call: str,
+    a: str,
+    b: str,
+    ranks: list[int],
+    map: list[str],
+    tolerance: float | None,
+    noise: str | None,
+    prefix: bool,
 ) -> _core.PartialDiff:
     places = remote.place_of(a), remote.place_of(b)
     with remote.reading(*places, all_ranks=False):

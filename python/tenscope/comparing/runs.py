@@ -26,6 +26,7 @@ class Diff:
     rounding           None, or, where the runs part by a coarser .dtype: the first place .beyond its rounding, or None
     show               commands that show the tensor of the first divergence, one for each run
     budget             None, or what each of .modules adds to the error: .module .arriving .leaving .adds .share ...
+    noise_profiles     files with the measured noise of places, by which values were judged (docs/noise.md)
     origins            all places that start a difference; unmatched, renamed, settings, notes, counts
     json               the whole as plain data, as `tenscope diff --json` gives it (docs/diff.md)
     """
@@ -46,6 +47,7 @@ class Diff:
         self.unmatched = readable.unmatched
         self.renamed: dict[str, str] = self.json["renamed"]
         self.budget = readable.budget
+        self.noise_profiles: list[str] = readable.noise_profiles
         self.settings = readable.settings
         self.notes = readable.notes
         self.counts = readable.counts

@@ -203,12 +203,10 @@ def main(words: list[str]) -> int:
     if not rest:
         parser.error("which run, or which script?")
     if not _is_run(rest[0]):
-        from tenscope.launch import command
-
         if given.json or given.output:
             parser.error(f"--json and --output are for a run that is there already: {rest[0]}")
-        command.main(["--noise", str(given.runs), *rest])
-        return 0
+        # The command that the run keeps is that of the program.
+        os.execv(sys.executable, [sys.executable, "-m", "tenscope.run", "--noise", str(given.runs), *rest])
     if len(rest) > 1:
         parser.error(f"one run at a time: what is {rest[1]!r}?")
     try:
