@@ -6,6 +6,7 @@
 #include "cli/commands.hpp"
 #include "cli/long_options.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
 #include "core/json_writer.hpp"
 
 // The scripts know verbs and options when they are made; run folders and tensor names are asked for as the user types
@@ -133,9 +134,9 @@ Action prepare_completion(CLI::App& app) {
     if (output.json) {
       std::string document;
       JsonWriter(document).begin_object().key(*shell).text(text).end_object();
-      fmt::print("{}\n", document);
+      print_json(document);
     } else {
-      fmt::print("{}", text);
+      print_file(text);
     }
     return kFine;
   };

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "cli/remote_runs.hpp"
 #include "cli/run_diff.hpp"
 #include "cli/zoom.hpp"
@@ -20,35 +22,6 @@
 namespace tenscope::cli {
 namespace {
 
-// One line on stderr that is rewritten, and wiped at the end.
-class ProgressLine {
- public:
-  explicit ProgressLine(bool is_shown) : is_shown_(is_shown) {}
-  ~ProgressLine() {
-    if (is_drawn_) fmt::print(stderr, "\r\033[K");
-  }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  void show(std::string_view name, std::int64_t done, std::int64_t total) {
-    if (!is_shown_) return;
-    const int percent = total > 0 ? static_cast<int>(100 * done / total) : 100;
-    if (percent == percent_ && name == name_) return;
-    percent_ = percent;
-    name_ = name;
-    is_drawn_ = true;
-    const std::string bar(static_cast<std::size_t>(percent / 5), '#');
-    fmt::print(stderr, "\r\033[K[{:<20}] {:3} %  {}", bar, percent, name.substr(0, 60));
-    std::fflush(stderr);
-  }
-
- private:
-  bool is_shown_;
-  bool is_drawn_ = false;
-  int percent_ = -1;
-  std::string name_;
-};
-
 struct Options {
   std::string a, b;
   DiffOptions diff;
@@ -59,18 +32,19 @@ struct Options {
 int diff_files(const Options& options, const Output& output) {
   ValueDiff diff;
   {
-    ProgressLine line(output.progress);
-    diff =
-        diff_paths(options.a, options.b, options.diff,
-                   [&](std::string_view name, std::int64_t done, std::int64_t total) { line.show(name, done, total); });
+    Progress progress(output.progress, "comparing");
+    diff = diff_paths(options.a, options.b, options.diff,
+                      [&](std::string_view name, std::int64_t done, std::int64_t total) {
+                        progress.show(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1, name);
+                      });
   }
   if (output.json) {
     std::string text;
     JsonWriter json(text);
     write_json(json, diff);
-    fmt::print("{}\n", text);
+    print_json(text);
   } else {
-    fmt::print("{}", to_text(diff, options.top));
+    print_text(to_text(diff, options.top));
   }
   if (diff.trouble > 0) return kTrouble;
   return diff.is_different() ? kDifferent : kFine;
@@ -80,15 +54,14 @@ int diff_weights(const Options& options, const Output& output) {
   compare::CheckpointDiffOptions settings{.map = read_map(options.run), .on_progress = {}};
   compare::CheckpointDiff diff;
   {
-    ProgressLine line(output.progress);
-    if (output.progress)
-      settings.on_progress = [&](double done) { line.show("weights", static_cast<std::int64_t>(1000 * done), 1000); };
+    Progress progress(output.progress, "comparing weights");
+    settings.on_progress = [&](double done) { progress.show(done); };
     diff = compare::diff_checkpoints(options.a, options.b, settings);
   }
   if (output.json)
-    fmt::print("{}\n", report::checkpoint_diff_json(diff));
+    print_json(report::checkpoint_diff_json(diff));
   else
-    fmt::print("{}", report::checkpoint_diff_text(diff, {.color = output.color,
+    print_text(report::checkpoint_diff_text(diff, {.color = output.color,
                                                          .top = static_cast<std::size_t>(std::max(options.top, 0)),
                                                          .width = output.width}));
   if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
