@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/open_run.hpp"
 #include "cli/print.hpp"
 #include "cli/progress.hpp"
 #include "cli/remote_runs.hpp"
@@ -68,6 +69,23 @@ int diff_weights(const Options& options, const Output& output) {
   return diff.is_different() ? kDifferent : kFine;
 }
 
+// Both are there, and one is not a run where the other is a file.
+void require_both(const std::string& a, const std::string& b) {
+  std::error_code error;
+  for (const std::string& path : {a, b})
+    if (!is_url(path) && !std::filesystem::exists(path, error)) {
+      const bool is_file = std::filesystem::path(path).has_extension();
+      if (!is_file) find_run(path);  // throws, with a suggestion
+      throw Error(ErrorCode::NotFound, fmt::format("cannot compare: no such file or folder: {}", path));
+    }
+  const bool is_a_file = std::filesystem::is_regular_file(a, error), is_b_file = std::filesystem::is_regular_file(b, error);
+  if ((is_a_file && compare::is_run_folder(b)) || (is_b_file && compare::is_run_folder(a)))
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("cannot compare a run with a file: {} is a run, {} is a file; tenscope export writes "
+                            "tensors of a run to a file",
+                            is_a_file ? b : a, is_a_file ? a : b));
+}
+
 const CLI::Validator not_negative(
     [](std::string& text) {
       double number = 0;
@@ -105,6 +123,7 @@ Action prepare_diff(CLI::App& app) {
     if (options->b.empty())
       throw Error(ErrorCode::InvalidArgument, "diff needs two things to compare, or a run and --ranks");
     if (are_runs) return diff_run_folders(options->a, options->b, options->run, output);
+    require_both(options->a, options->b);
     if (options->run.rows) throw Error(ErrorCode::InvalidArgument, "--rows compares two runs, and these are not");
     const bool has_tolerance =
         options->diff.atol || options->diff.rtol || options->diff.ulps || options->diff.equal_nan;

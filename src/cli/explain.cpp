@@ -95,6 +95,7 @@ Named find_tensor(const std::string& text, const ExplainOptions& options) {
   }
   if (fs::is_directory(text, error))
     throw Error(ErrorCode::InvalidArgument, fmt::format("which of its tensors? Say {}:NAME", text));
+  if (const std::size_t colon = text.rfind(':'); colon != text.npos && colon > 0) find_run(text.substr(0, colon));
   throw Error(ErrorCode::NotFound, fmt::format("no such file, nor a tensor of a run as RUN:NAME: {}", text));
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/open_run.hpp"
 #include "cli/print.hpp"
 #include "cli/progress.hpp"
 #include "cli/run_diff.hpp"
@@ -109,6 +110,7 @@ Action prepare_map(CLI::App& app) {
       ->expected(1);
   app.add_option("--write", options->write, "Write the map to this file, for `tenscope diff --map-file`");
   return [options](const Output& output) -> int {
+    for (const std::string& path : {options->a, options->b}) find_run(path);  // throws, with a suggestion
     const bool are_runs = compare::is_run_folder(options->a) && compare::is_run_folder(options->b);
     const bool is_any_file =
         std::filesystem::is_regular_file(options->a) || std::filesystem::is_regular_file(options->b);

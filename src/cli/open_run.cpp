@@ -7,6 +7,7 @@
 
 #include "cli/print.hpp"
 #include "core/json_writer.hpp"
+#include "core/printable.hpp"
 #include "core/suggest.hpp"
 #include "store/writer_groups.hpp"
 #include "tenscope/error.hpp"
@@ -49,7 +50,7 @@ std::string find_name(const Reader& reader, const std::string& pattern) {
   if (std::find(names.begin(), names.end(), pattern) != names.end()) return pattern;
   std::vector<std::string> matches;
   for (const std::string& name : names) {
-    if (matches_glob(name, pattern)) matches.push_back(name);
+    if (matches_glob(name, pattern) || printable(name) == pattern) matches.push_back(name);
   }
   if (matches.size() == 1) return matches.front();
   if (matches.empty()) {

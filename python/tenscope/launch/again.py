@@ -59,6 +59,7 @@ def environment_of(recorded: Recorded) -> dict[str, str]:
     then = {name: value for name, value in recorded.relevant_environment.items() if not _LAUNCHERS.match(name)}
     environment = {name: value for name, value in os.environ.items() if not _LAUNCHERS.match(name)} | then
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # of sources that may stand in for others
+    environment["TENSCOPE_QUIET"] = "1"
     environment["PYTHONPATH"] = without_our_site(environment.get("PYTHONPATH", ""))
     for word in ("TENSCOPE_RUN", "TENSCOPE_RUN_OPTIONS", PROGRAM_VARIABLE):
         environment.pop(word, None)
