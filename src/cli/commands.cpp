@@ -14,7 +14,7 @@ constexpr Command kCommands[] = {
      "  tenscope ls runs/20261115_201530\n"
      "  tenscope ls runs/20261115_201530 'blocks.*.attn.*' --all",
      prepare_ls, true},
-    {"show", "Look", "Show a tensor's values, statistics and histogram",
+    {"show", "Look", "Show a tensor's values, statistics and histogram, or a number's curve over steps",
      "  tenscope show runs loss\n"
      "  tenscope show runs blocks.0.attn.q --step 3\n"
      "  tenscope show runs blocks.0.attn.q --step 3 --call 1 --slice '0,:,3:7'\n"

@@ -13,11 +13,11 @@ namespace tenscope::cli {
 namespace {
 
 constexpr std::string_view kFirstExamples =
-    "  tenscope run train.py                 record a script with no change to it\n"
-    "  tenscope ls runs                      what was recorded\n"
-    "  tenscope show runs loss               a curve, or a tensor's values and statistics\n"
-    "  tenscope diff runs/good runs/bad      where do they first part\n"
-    "  tenscope view runs                    look at it in the browser\n";
+    "  tenscope run train.py               record a script with no change to it\n"
+    "  tenscope ls runs                    what was recorded\n"
+    "  tenscope show runs loss             a curve, or a tensor's values\n"
+    "  tenscope diff runs/good runs/bad    where do they first part\n"
+    "  tenscope view runs                  look at it in the browser\n";
 
 // "-o,--out FILE", of an argument its name.
 std::string name_of(const CLI::Option& option) {

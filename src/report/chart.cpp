@@ -238,10 +238,8 @@ std::string chart_svg(const std::vector<Chart>& charts, const std::string& title
 std::string chart_dot(const std::vector<Chart>& charts, const std::string& title) {
   const Sheet sheet = Layout().make(charts, title);
   const auto place = [&](Point at) { return fmt::format("{:.2f},{:.2f}", at.x, sheet.height - at.y); };
-  std::string out = fmt::format(
-      "digraph {{\n  graph [bgcolor=\"#ffffff\", pad=0, margin=0, dpi=144, viewport=\"{},{},1,{},{}\"];\n", sheet.width,
-      sheet.height, sheet.width / 2, sheet.height / 2);
-  out +=
+  std::string out =
+      "digraph {\n  graph [bgcolor=\"#ffffff\", pad=0, margin=0, dpi=144];\n"
       "  node [shape=none, label=\"\", width=0, height=0, margin=0, fixedsize=true, fontname=\"sans-serif\"];\n"
       "  edge [arrowhead=none];\n";
   std::size_t number = 0;
@@ -260,13 +258,16 @@ std::string chart_dot(const std::vector<Chart>& charts, const std::string& title
                        line.width, line.is_dashed ? ", style=dashed" : "");
   }
   for (const Label& label : sheet.labels) {
-    constexpr double kRoom = 640;  // a box that holds the text; it stands at one of its ends
-    const double shift = label.anchor == Anchor::Begin ? kRoom / 2 : label.anchor == Anchor::End ? -kRoom / 2 : 0;
+    // A box that holds the text, which stands at one of its ends: up to the edge of the sheet, and not beyond.
+    const double room = label.anchor == Anchor::Begin ? sheet.width - label.at.x
+                        : label.anchor == Anchor::End ? label.at.x
+                                                      : 2 * std::min({label.at.x, sheet.width - label.at.x, 40.0});
+    const double shift = label.anchor == Anchor::Begin ? room / 2 : label.anchor == Anchor::End ? -room / 2 : 0;
     std::string text = dot_quoted(label.text);
     if (label.anchor != Anchor::Middle) text.insert(text.size() - 1, label.anchor == Anchor::Begin ? "\\l" : "\\r");
     out += fmt::format(
         "  n{} [pos=\"{}!\", label={}, width={:.3f}, height=0.2, fontsize={}, fontcolor=\"{}\"{}];\n", number++,
-        place({label.at.x + shift, label.at.y}), text, kRoom / 72, label.size, label.color,
+        place({label.at.x + shift, label.at.y}), text, room / 72, label.size, label.color,
         label.is_bold ? ", fontname=\"sans-serif bold\"" : "");
   }
   return out + "}\n";
