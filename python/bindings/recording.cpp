@@ -7,10 +7,10 @@
 // recording itself.
 #include "bindings/recording.hpp"
 
-#include <chrono>
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -238,9 +238,9 @@ std::optional<std::int64_t> step_number(const nb::object& object) {
   std::int64_t number = 0;
   if (!index || !take_integer(index.get(), number)) {
     PyErr_Clear();
-    throw nb::type_error(
-        fmt::format("step takes the number of a step, an int, or nothing for the next one: not {}", utf8(nb::repr(object).ptr()))
-            .c_str());
+    throw nb::type_error(fmt::format("step takes the number of a step, an int, or nothing for the next one: not {}",
+                                     utf8(nb::repr(object).ptr()))
+                             .c_str());
   }
   return number;
 }

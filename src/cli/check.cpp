@@ -164,12 +164,12 @@ void print_text(const CheckReport& report, const Output& output, bool has_select
       if (rule.looked_at == 0) print("note: {} had nothing to look at\n", rule.code);
   if (!report.has_looked())
     print("nothing was looked at: the run has nothing that {} about\n",
-               has_selection ? "these rules are" : "a rule is");
+          has_selection ? "these rules are" : "a rule is");
   else if (!report.findings.empty())
     print("{}; {}\n", counted(report.findings.size(), "finding"), coverage(report, has_selection));
   else if (!report.missing.empty())
     print("not known to be healthy: parts of the run are missing; {}, no rule holds there\n",
-               coverage(report, has_selection));
+          coverage(report, has_selection));
   else
     print("healthy: {}, no rule holds\n", coverage(report, has_selection));
 }

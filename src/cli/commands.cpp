@@ -48,7 +48,8 @@ constexpr Command kCommands[] = {
      "  tenscope view a.pt b.npy\n"
      "  tenscope view runs/20261115_201530 --port 9000 --no-open",
      prepare_view},
-    {"diff", "Compare", "Compare two runs, files or folders of tensors: how and where does the second differ from the first",
+    {"diff", "Compare",
+     "Compare two runs, files or folders of tensors: how and where does the second differ from the first",
      "  tenscope diff runs/good runs/bad\n"
      "  tenscope diff runs/torch runs/engine --map 'blocks.*=layers.*' --html report.html\n"
      "  tenscope diff runs/ddp --ranks\n"
@@ -63,7 +64,8 @@ constexpr Command kCommands[] = {
      "  tenscope zoom runs/good runs/bad --b-command 'python train.py --fast'\n"
      "  tenscope zoom runs/good runs/bad --json",
      prepare_zoom},
-    {"map", "Compare", "Show which tensor of one run or checkpoint is which of another: by modules and names, else by content",
+    {"map", "Compare",
+     "Show which tensor of one run or checkpoint is which of another: by modules and names, else by content",
      "  tenscope map runs/torch runs/engine\n"
      "  tenscope map runs/torch runs/engine --write engine.map\n"
      "  tenscope diff runs/torch runs/engine --map-file engine.map\n"
@@ -91,7 +93,8 @@ constexpr Command kCommands[] = {
      "  tenscope push runs s3://bucket/runs/baseline --follow\n"
      "  tenscope diff s3://bucket/runs/baseline runs/new",
      prepare_push},
-    {"repro", "Look after", "Tell how to run a recording again, what differs from here and now, or make one call of it again",
+    {"repro", "Look after",
+     "Tell how to run a recording again, what differs from here and now, or make one call of it again",
      "  tenscope repro runs/20261115_201530\n"
      "  tenscope repro runs --check\n"
      "  tenscope repro runs --into again && again/run.sh\n"

@@ -62,9 +62,9 @@ int diff_weights(const Options& options, const Output& output) {
   if (output.json)
     print_json(report::checkpoint_diff_json(diff));
   else
-    print_text(report::checkpoint_diff_text(diff, {.color = output.color,
-                                                         .top = static_cast<std::size_t>(std::max(options.top, 0)),
-                                                         .width = output.width}));
+    print_text(report::checkpoint_diff_text(
+        diff,
+        {.color = output.color, .top = static_cast<std::size_t>(std::max(options.top, 0)), .width = output.width}));
   if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
   return diff.is_different() ? kDifferent : kFine;
 }
@@ -78,7 +78,8 @@ void require_both(const std::string& a, const std::string& b) {
       if (!is_file) find_run(path);  // throws, with a suggestion
       throw Error(ErrorCode::NotFound, fmt::format("cannot compare: no such file or folder: {}", path));
     }
-  const bool is_a_file = std::filesystem::is_regular_file(a, error), is_b_file = std::filesystem::is_regular_file(b, error);
+  const bool is_a_file = std::filesystem::is_regular_file(a, error),
+             is_b_file = std::filesystem::is_regular_file(b, error);
   if ((is_a_file && compare::is_run_folder(b)) || (is_b_file && compare::is_run_folder(a)))
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("cannot compare a run with a file: {} is a run, {} is a file; tenscope export writes "

@@ -129,7 +129,7 @@ void print_document(const Explanation& found, const Named& a, const Named& b) {
 void print_text(const Explanation& found, const Named& a, const Named& b) {
   for (const auto& [letter, side] : {std::pair{'a', &a}, std::pair{'b', &b}})
     print("{}  {} {}  {}\n", letter, to_string(side->view.dtype),
-               report::shape_text({side->view.shape.begin(), side->view.shape.end()}), side->name);
+          report::shape_text({side->view.shape.begin(), side->view.shape.end()}), side->name);
   print("{}\n", found.words);
   if (!found.numpy.empty()) print("    {}\n", found.numpy);
   constexpr std::size_t kMostShown = 6;
@@ -138,7 +138,7 @@ void print_text(const Explanation& found, const Named& a, const Named& b) {
     for (std::size_t i = 0; i < std::min(kMostShown, array.values.size()); ++i)
       numbers.push_back(fmt::format("{:.6g}", array.values[i]));
     print("    {} {} = {}{}\n", array.name, report::shape_text(array.shape), fmt::join(numbers, ", "),
-               array.values.size() > kMostShown ? ", ..." : "");
+          array.values.size() > kMostShown ? ", ..." : "");
   }
 }
 

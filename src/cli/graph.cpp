@@ -176,8 +176,7 @@ class GraphCommand {
     std::size_t depth = deepest(forest);
     while (depth > 2 && !is_readable(forest)) prune_to_depth(forest, --depth);
     if (count_nodes(forest) < all)
-      warn("{} nodes are too many to read: drawn to depth {}; --depth 0 draws all", all,
-                 depth);
+      warn("{} nodes are too many to read: drawn to depth {}; --depth 0 draws all", all, depth);
   }
 
   static std::size_t deepest(const ModuleForest& forest) {

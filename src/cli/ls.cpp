@@ -99,7 +99,11 @@ int list_all(const std::vector<std::filesystem::path>& runs, const Output& outpu
 }
 
 void write_name(JsonWriter& json, const Reader& reader, const NameSummary& summary) {
-  json.begin_object().key("name").text(summary.name).key("events").number(static_cast<std::uint64_t>(summary.events.size()));
+  json.begin_object()
+      .key("name")
+      .text(summary.name)
+      .key("events")
+      .number(static_cast<std::uint64_t>(summary.events.size()));
   json.key("first_step").number(summary.first_step).key("last_step").number(summary.last_step);
   json.key("last").begin_object();
   const Event event = reader.event(summary.last());

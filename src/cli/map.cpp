@@ -60,9 +60,9 @@ void print_table(const RunDiff& diff, const Output& output) {
   for (const DiffRenamed& one : diff.renamed)
     if (shown.emplace(one.a, one.b).second) table.add({one.a.empty() ? "the model" : one.a, one.b, "module", "", ""});
   if (!shown.empty()) print_text(table.text(output.color, output.fitting()));
-  print("{} of {} tensors and other values of the first run have a partner among {} of the second; {}\n",
-             diff.compared, diff.total_a, diff.total_b,
-             shown.empty() ? "none under another name" : fmt::format("{} under another name", shown.size()));
+  print("{} of {} tensors and other values of the first run have a partner among {} of the second; {}\n", diff.compared,
+        diff.total_a, diff.total_b,
+        shown.empty() ? "none under another name" : fmt::format("{} under another name", shown.size()));
 }
 
 int map_runs(const Options& options, const Output& output) {

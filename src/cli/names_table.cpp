@@ -112,7 +112,8 @@ std::vector<Folded> folded(std::vector<Folded> rows, std::size_t nth) {
   return left;
 }
 
-// The program's own values, numbers first, then what modules took and gave, then gradients, then parameters and buffers.
+// The program's own values, numbers first, then what modules took and gave, then gradients, then parameters and
+// buffers.
 int order_of(const Event& event) {
   switch (event.io) {
     case Io::None:
@@ -190,8 +191,8 @@ std::string last_values(const Reader& reader, const NameRow& row) {
   const Event event = reader.event(row.members.front()->last());
   if (row.members.size() == 1) {
     const auto* tensor = std::get_if<TensorRecord>(&event.value);
-    const bool is_float = tensor != nullptr ? kind_of(tensor->dtype) == DTypeKind::Float
-                                            : std::holds_alternative<double>(event.value);
+    const bool is_float =
+        tensor != nullptr ? kind_of(tensor->dtype) == DTypeKind::Float : std::holds_alternative<double>(event.value);
     return is_float ? fmt::format("{:.6g}", *number_of(event.value)) : number_in_words(event.value).value_or("");
   }
   Extent extent;
@@ -225,8 +226,7 @@ std::vector<Cell> cells_of(const Reader& reader, const NameRow& row) {
   add({steps, std::to_string(events)});
   if (tensor != nullptr && !number) {
     Together all;
-    for (const NameSummary* one : row.members)
-      all.add(std::get<TensorRecord>(reader.event(one->last()).value).stats);
+    for (const NameSummary* one : row.members) all.add(std::get<TensorRecord>(reader.event(one->last()).value).stats);
     const bool is_one = row.members.size() == 1;
     const auto bytes = static_cast<std::uint64_t>(element_count(tensor->shape)) * item_size(tensor->dtype);
     add({bytes_text(bytes), is_one ? extreme_text(*tensor, false) : number_text(all.min),
@@ -266,7 +266,7 @@ std::vector<NameRow> name_rows(const std::vector<NameSummary>& summaries, const 
   for (const NameSummary& summary : summaries) {
     const Event event = reader.event(summary.last());
     const auto* tensor = std::get_if<TensorRecord>(&event.value);
-    std::string value = tensor != nullptr        ? fmt::format("{}{}", to_string(tensor->dtype), shape_text(tensor->shape))
+    std::string value = tensor != nullptr ? fmt::format("{}{}", to_string(tensor->dtype), shape_text(tensor->shape))
                         : number_of(event.value) ? "number"
                                                  : value_text(event.value);
     rows.push_back({parts_of(summary.name),

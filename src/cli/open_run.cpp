@@ -115,11 +115,10 @@ void warn_of_problems(const Reader& reader) {
   if (const std::size_t damaged = count_damage(reader); damaged > 0) {
     const Problem& first = *std::find_if(reader.problems().begin(), reader.problems().end(),
                                          [](const Problem& problem) { return problem.kind == ProblemKind::Damage; });
-    warn("the run is damaged in {} place{}, shown is what is whole; tenscope verify tells all: {}: {}",
-        damaged, damaged == 1 ? "" : "s", first.reason, first.file.string());
+    warn("the run is damaged in {} place{}, shown is what is whole; tenscope verify tells all: {}: {}", damaged,
+         damaged == 1 ? "" : "s", first.reason, first.file.string());
   }
-  for (const Loss& loss : store::folded_losses(reader))
-    warn("the run is not complete: {}", to_string(loss));
+  for (const Loss& loss : store::folded_losses(reader)) warn("the run is not complete: {}", to_string(loss));
   std::vector<std::string> running, crashed;
   for (const WriterInfo& writer : reader.writers()) {
     if (writer.running)
@@ -128,12 +127,11 @@ void warn_of_problems(const Reader& reader) {
       crashed.push_back(writer.folder);
   }
   if (!running.empty())
-    warn("{} {} still being written: shown is what there is so far",
-               store::writers_text(running, reader), running.size() == 1 ? "is" : "are");
+    warn("{} {} still being written: shown is what there is so far", store::writers_text(running, reader),
+         running.size() == 1 ? "is" : "are");
   if (!crashed.empty())
-    warn("{} {} in a crash: {} last events may be missing",
-               store::writers_text(crashed, reader), crashed.size() == 1 ? "ends" : "end",
-               crashed.size() == 1 ? "its" : "their");
+    warn("{} {} in a crash: {} last events may be missing", store::writers_text(crashed, reader),
+         crashed.size() == 1 ? "ends" : "end", crashed.size() == 1 ? "its" : "their");
   if (reader.writers().empty()) warn("the run is empty: no process recorded anything");
 }
 

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <cmath>
 #include <map>
-#include <numeric>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -99,7 +99,14 @@ void write_series(JsonWriter& json, const std::string& run, const Series& series
   number("max", extent.most);
   json.key("last").number(series.points.back().value).key("points").begin_array();
   for (const Series::Point& point : series.points)
-    json.begin_object().key("step").number(point.step).key("call").number(point.call).key("value").number(point.value).end_object();
+    json.begin_object()
+        .key("step")
+        .number(point.step)
+        .key("call")
+        .number(point.call)
+        .key("value")
+        .number(point.value)
+        .end_object();
   json.end_array().end_object();
 }
 

@@ -19,7 +19,8 @@ Action prepare_repair(CLI::App& app) {
     JsonWriter json(text);
     json.begin_object().key("runs").begin_array();
     for (const auto& run : find_runs(*path)) {
-      std::optional<Progress> progress(std::in_place, output.progress, fmt::format("repairing {}", run.filename().string()));
+      std::optional<Progress> progress(std::in_place, output.progress,
+                                       fmt::format("repairing {}", run.filename().string()));
       const std::vector<std::string> actions = repair(run);
       progress.reset();
       json.begin_object().key("path").text(run.string()).key("actions").begin_array();

@@ -135,9 +135,8 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
   if (output.json)
     print_json(report::run_diff_json(diff));
   else
-    print_text(
-               report::run_diff_text(
-                   diff, {.color = output.color, .top = options.top, .strict = options.strict, .width = output.width}));
+    print_text(report::run_diff_text(
+        diff, {.color = output.color, .top = options.top, .strict = options.strict, .width = output.width}));
   if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
   return report::is_difference(diff, options.strict) ? kDifferent : kFine;
 }
@@ -173,16 +172,16 @@ int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Ou
     print("the ranks are in step: parameters, buffers and gradients agree bit for bit\n");
   } else {
     print("the ranks part at step {}: {} on rank {}\n", differences[0].place.step, differences[0].place.name,
-               differences[0].ranks[0]);
+          differences[0].ranks[0]);
     for (std::size_t i = 0; i < differences.size() && i < options.top; ++i)
       print("  {:<40} {:<8} step {:<6} {:.2g}\n", differences[i].place.name, differences[i].place.io,
-                 differences[i].place.step, differences[i].rel_max);
+            differences[i].place.step, differences[i].rel_max);
     if (differences.size() > options.top) print("  ... {} more\n", differences.size() - options.top);
   }
   if (!output.json && parts > 0)
     print("{} not compared, shards or pipeline stages that one rank alone has: {}{}\n",
-               parts == 1 ? "1 tensor" : fmt::format("{} tensors", parts), coverage.not_compared[0],
-               parts > 1 ? ", ..." : "");
+          parts == 1 ? "1 tensor" : fmt::format("{} tensors", parts), coverage.not_compared[0],
+          parts > 1 ? ", ..." : "");
   if (coverage.compared == 0) return kTrouble;
   return differences.empty() ? kFine : kDifferent;
 }

@@ -121,10 +121,9 @@ int show_whole(const Reader& reader, const std::vector<EventId>& parts, const Sh
     print_json(text);
     return kFine;
   }
-  print("{}  step {}  call {}  {}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call,
-             event.site);
+  print("{}  step {}  call {}  {}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call, event.site);
   print("{} {}, of {} parts (mesh {}, {}); --rank shows one of them\n", to_string(record.dtype),
-             shape_text(record.shape), parts.size(), shape_text(shard.mesh), fmt::join(shard.placements, " "));
+        shape_text(record.shape), parts.size(), shape_text(shard.mesh), fmt::join(shard.placements, " "));
   if (!options.slice.empty()) print("slice [{}] {}\n", options.slice, shape_text(slice.view().shape));
   print("{}\n", Lines{statistics_text(record, output.color)});
   print_elements(slice.view(), histogram, output);
@@ -139,7 +138,7 @@ void print_operation(const Reader& reader, EventId id, const Event& event, const
     return;
   }
   print("{}({}){}\n", operation.full_name, operation.args,
-             event.phase == Phase::Backward ? ", in the backward of" : "");
+        event.phase == Phase::Backward ? ", in the backward of" : "");
   if (!operation.text.empty()) print("    {}   in {}\n", operation.text, operation.function);
   for (const std::string& input : operation.inputs) {
     std::string made_by = "a tensor without plain bytes";
@@ -191,10 +190,10 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
     return is_missing ? kTrouble : kFine;
   }
   print("{}  step {}  call {}  {}{}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call,
-             reader.writers()[reader.writer_index(id)].folder, event.site.empty() ? "" : "  " + event.site);
+        reader.writers()[reader.writer_index(id)].folder, event.site.empty() ? "" : "  " + event.site);
   print("{} {}  {}  {}  {}\n", to_string(record.dtype), shape_text(record.shape), record.device,
-             bytes_text(static_cast<std::uint64_t>(element_count(record.shape)) * item_size(record.dtype)),
-             toned(record.fingerprint.hex(), Tone::Dim, output.color));
+        bytes_text(static_cast<std::uint64_t>(element_count(record.shape)) * item_size(record.dtype)),
+        toned(record.fingerprint.hex(), Tone::Dim, output.color));
   if (event.io == Io::Op) print_operation(reader, id, event, output);
   if (!options.slice.empty()) print("slice [{}] {}\n", options.slice, shape_text(slice->view().shape));
   print("{}\n", Lines{statistics_text(record, output.color)});
@@ -234,8 +233,7 @@ void print_curve(const Reader& reader, const std::vector<EventId>& ids, const Ou
 
 Cell shown_value(const EventValue& value, const Output& output) {
   const auto number = number_of(value);
-  if (const auto words = number_in_words(value))
-    return Cell(*words, std::isfinite(*number) ? Tone::Plain : kBad);
+  if (const auto words = number_in_words(value)) return Cell(*words, std::isfinite(*number) ? Tone::Plain : kBad);
   return value_text(value, output.is_fitted ? 400 : 2000);
 }
 

@@ -215,8 +215,8 @@ class TreePrinter {
       }
       case EventKind::Change: {
         const std::string old = meta_text(parser_, event.meta, "old");
-        std::string text = fmt::format("{}: {}{}", toned(event.name, kName, color), old.empty() ? "" : old + " → ",
-                                       value_of(event));
+        std::string text =
+            fmt::format("{}: {}{}", toned(event.name, kName, color), old.empty() ? "" : old + " → ", value_of(event));
         if (!other_.empty()) text += toned("  other " + other_, kDoubt, color);
         return text;
       }
@@ -226,8 +226,7 @@ class TreePrinter {
       case EventKind::Step:
         return toned(fmt::format("step {}", event.step), kDoubt, color);
       case EventKind::Note:
-        return toned(fmt::format("note {}{}", event.name, event.meta.empty() ? "" : " " + event.meta), kFaint,
-                     color);
+        return toned(fmt::format("note {}{}", event.name, event.meta.empty() ? "" : " " + event.meta), kFaint, color);
       case EventKind::Dropped:
         return toned(fmt::format("{} events dropped: {}", value_of(event), event.name), kBad, color);
     }

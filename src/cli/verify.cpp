@@ -54,8 +54,7 @@ void print_problems(const std::vector<Problem>& problems, const Reader& reader) 
   }
   for (const auto& [first, file, reason, folders] : groups) {
     if (folders.size() == 1)
-      print("  {} at {}: {}\n", first->file.lexically_proximate(reader.path()).string(), first->offset,
-                 first->reason);
+      print("  {} at {}: {}\n", first->file.lexically_proximate(reader.path()).string(), first->offset, first->reason);
     else
       print("  {}{}{}: {}\n", file, file.empty() ? "" : " of ", store::writers_text(folders, reader), reason);
   }
@@ -85,9 +84,9 @@ Action prepare_verify(CLI::App& app) {
       json.end_object();
       if (output.json) continue;
       print("{}: {}\n", run.string(),
-                 problems.empty() ? toned("every checksum and fingerprint is right", Tone::Green, output.color)
-                                  : toned(fmt::format("{} problem{}", problems.size(), problems.size() == 1 ? "" : "s"),
-                                          Tone::Red, output.color));
+            problems.empty() ? toned("every checksum and fingerprint is right", Tone::Green, output.color)
+                             : toned(fmt::format("{} problem{}", problems.size(), problems.size() == 1 ? "" : "s"),
+                                     Tone::Red, output.color));
       print_problems(problems, reader);
       for (const Loss& loss : store::folded_losses(reader))
         if (loss.is_limit) print("  no damage, but a limit that was set: {}\n", to_string(loss));

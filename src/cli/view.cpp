@@ -98,8 +98,7 @@ void tell(const server::Server& server, const Output& output) {
       print("from the machine in front of you: {}\n", tunnel);
   }
   flush_output();
-  if (!server.is_loopback())
-    warn("others on the network who know the token can read this, and it is sent unencrypted");
+  if (!server.is_loopback()) warn("others on the network who know the token can read this, and it is sent unencrypted");
 }
 
 int view(const Options& options, const Output& output) {

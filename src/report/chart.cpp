@@ -265,10 +265,9 @@ std::string chart_dot(const std::vector<Chart>& charts, const std::string& title
     const double shift = label.anchor == Anchor::Begin ? room / 2 : label.anchor == Anchor::End ? -room / 2 : 0;
     std::string text = dot_quoted(label.text);
     if (label.anchor != Anchor::Middle) text.insert(text.size() - 1, label.anchor == Anchor::Begin ? "\\l" : "\\r");
-    out += fmt::format(
-        "  n{} [pos=\"{}!\", label={}, width={:.3f}, height=0.2, fontsize={}, fontcolor=\"{}\"{}];\n", number++,
-        place({label.at.x + shift, label.at.y}), text, room / 72, label.size, label.color,
-        label.is_bold ? ", fontname=\"sans-serif bold\"" : "");
+    out += fmt::format("  n{} [pos=\"{}!\", label={}, width={:.3f}, height=0.2, fontsize={}, fontcolor=\"{}\"{}];\n",
+                       number++, place({label.at.x + shift, label.at.y}), text, room / 72, label.size, label.color,
+                       label.is_bold ? ", fontname=\"sans-serif bold\"" : "");
   }
   return out + "}\n";
 }

@@ -19,7 +19,8 @@ class Canvas {
 
   void dot(std::int64_t x, std::int64_t y, Tone tone) {
     if (x < 0 || y < 0 || x >= width() || y >= height()) return;
-    constexpr std::array<std::array<std::uint8_t, 2>, 4> kBits{{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
+    constexpr std::array<std::array<std::uint8_t, 2>, 4> kBits{
+        {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
     Place& place = at(x / 2, y / 4);
     place.bits |= kBits[static_cast<std::size_t>(y % 4)][static_cast<std::size_t>(x % 2)];
     place.tone = tone;
@@ -32,7 +33,9 @@ class Canvas {
           y0 + std::llround(static_cast<double>((y1 - y0) * i) / static_cast<double>(steps)), tone);
   }
 
-  void cross(std::int64_t x) { at(std::clamp<std::int64_t>(x, 0, width() - 1) / 2, static_cast<std::int64_t>(rows_) - 1).is_bad = true; }
+  void cross(std::int64_t x) {
+    at(std::clamp<std::int64_t>(x, 0, width() - 1) / 2, static_cast<std::int64_t>(rows_) - 1).is_bad = true;
+  }
 
   std::string row(std::size_t number, bool is_utf8, bool color) const {
     std::string text;
@@ -175,8 +178,7 @@ std::string curve_text(const std::vector<ToneSeries>& all, const CurveOptions& o
   const std::string first = fmt::format("step {}", static_cast<std::int64_t>(steps.least));
   const std::string last = fmt::format("{}", static_cast<std::int64_t>(steps.most));
   std::string below = spaces(margin + 2) + first;
-  if (length > 0 && first.size() + last.size() < columns)
-    below += spaces(columns - first.size() - last.size()) + last;
+  if (length > 0 && first.size() + last.size() < columns) below += spaces(columns - first.size() - last.size()) + last;
   return text + toned(below, kFaint, options.color) + "\n";
 }
 

@@ -11,8 +11,8 @@ namespace tenscope::report {
 struct CurveOptions {
   std::size_t width = 80;  // of everything
   std::size_t height = 10;
-  bool is_log = false;   // the axis of values; what is not above 0 is left out
-  bool is_utf8 = true;   // Braille dots, else asterisks
+  bool is_log = false;  // the axis of values; what is not above 0 is left out
+  bool is_utf8 = true;  // Braille dots, else asterisks
   bool color = false;
 };
 

@@ -82,11 +82,11 @@ TEST(Curve, goes_from_corner_to_corner) {
   const Series series = line_of({0, 1});
   const std::string text = curve_text({{&series, kName}}, {.width = 20, .height = 3, .is_utf8 = false});
   EXPECT_EQ(text,
-            "1 |            *****\n"
-            "  |      ******\n"
-            "0 |******\n"
-            "  +-----------------\n"
-            "   step 0          1\n");
+            "1 |           *****\n"
+            "  |     ******\n"
+            "0 |*****\n"
+            "  +----------------\n"
+            "   step 0         1\n");
 }
 
 TEST(Curve, shows_what_is_no_number) {

@@ -129,7 +129,7 @@ std::string Table::aligned_text(const std::vector<std::size_t>& shown, const std
     for (const std::size_t i : shown) {
       const std::string& text = i < row.size() ? row[i].text : "";
       const bool is_long = display_width(text) > widths[i];
-      cells.push_back(is_long && columns_[i].fit == Fit::Words                   ? wrapped(text, widths[i])
+      cells.push_back(is_long && columns_[i].fit == Fit::Words                 ? wrapped(text, widths[i])
                       : is_long && is_fitted && columns_[i].fit == Fit::Middle ? std::vector{shortened(text, widths[i])}
                                                                                : std::vector{text});
       height = std::max(height, cells.back().size());

@@ -47,8 +47,8 @@ class Table {
  private:
   std::vector<std::size_t> natural_widths() const;
   std::string narrow_text(bool color, std::size_t width) const;
-  std::string aligned_text(const std::vector<std::size_t>& shown, const std::vector<std::size_t>& widths,
-                           bool color, bool is_fitted) const;
+  std::string aligned_text(const std::vector<std::size_t>& shown, const std::vector<std::size_t>& widths, bool color,
+                           bool is_fitted) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
