@@ -53,9 +53,7 @@ def hostile(tmp_path_factory):
 
 
 def columns(line: str) -> int:
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line
-    )
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
 
 
 def on_terminal(*words, width: int = 80) -> str:
@@ -126,7 +124,13 @@ def test_everything_fits_the_terminal(model, hostile, width):
 
 
 def test_nothing_in_a_name_reaches_the_terminal(hostile):
-    for words in (["ls", hostile], ["tree", hostile], ["plot", hostile, "*"], ["check", hostile], ["show", hostile, r"a\nb"]):
+    for words in (
+        ["ls", hostile],
+        ["tree", hostile],
+        ["plot", hostile, "*"],
+        ["check", hostile],
+        ["show", hostile, r"a\nb"],
+    ):
         for text in (without_colors(on_terminal(*words)), program(*words, check=None).stdout):
             bad = [c for c in text if c != "\n" and (unicodedata.category(c) == "Cc" or c == "\u202e")]
             assert not bad, (words, bad)
@@ -162,7 +166,9 @@ def test_plot_in_the_terminal_and_as_json(model):
 
 def test_plot_of_tensors_needs_a_statistic(model):
     assert "--stat" in program("plot", model / "good", "blocks.0.attn.qkv.weight", check=2).stderr
-    points = tenscope_json("plot", model / "good", "blocks.3.attn.qkv.weight", "--stat", "mean")["charts"][0]["series"][0]
+    points = tenscope_json("plot", model / "good", "blocks.3.attn.qkv.weight", "--stat", "mean")["charts"][0]["series"][
+        0
+    ]
     assert [point["value"] for point in points["points"]] == [3 + step for step in range(20)]
     assert "did you mean 'loss'" in program("plot", model / "good", "los", check=2).stderr
 
@@ -230,7 +236,7 @@ def test_errors_name_the_right_thing(model, tmp_path):
 def test_wrong_arguments_get_a_sentence(tmp_path):
     with tenscope.Run(tmp_path, max_bytes="1 GB", segment_bytes="64 MB") as run:
         for step in (run.step, tenscope.step):
-            with pytest.raises(TypeError, match="step takes the number of a step, .* not 'a'"):
+            with pytest.raises(TypeError, match=r"step takes the number of a step, .* not 'a'"):
                 step("a")
         assert run.step(np.int64(4)) == 4
     with pytest.raises(tenscope.UsageError, match="max_bytes is a number of bytes"):
@@ -275,7 +281,9 @@ def test_a_constant_tensor_has_no_histogram(model):
 
 def test_the_recorder_says_where_and_how_much(tmp_path):
     script = tmp_path / "train.py"
-    script.write_text("import tenscope\ntenscope.init('runs', name='r')\nfor i in range(3): tenscope.record('loss', i)\n")
+    script.write_text(
+        "import tenscope\ntenscope.init('runs', name='r')\nfor i in range(3): tenscope.record('loss', i)\n"
+    )
     environment = os.environ | {"TENSCOPE_QUIET": "0"}
     told = subprocess.run(
         [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
@@ -288,14 +296,20 @@ def test_the_recorder_says_where_and_how_much(tmp_path):
     told = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stderr
     assert "tenscope: recording into runs/s\n" in told and "next: tenscope ls runs/s" in told
     quiet = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, env=os.environ | {"TENSCOPE_QUIET": "1"}, capture_output=True, check=True
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=os.environ | {"TENSCOPE_QUIET": "1"},
+        capture_output=True,
+        check=True,
     )
     assert b"recorded" not in quiet.stderr
 
 
 def test_repro_straight_after_a_run_finds_nothing(tmp_path):
     script = tmp_path / "train.py"
-    script.write_text("import os, tenscope\nos.environ['OMP_DYNAMIC'] = 'false'\ntenscope.init()\ntenscope.record('x', 1)\n")
+    script.write_text(
+        "import os, tenscope\nos.environ['OMP_DYNAMIC'] = 'false'\ntenscope.init()\ntenscope.record('x', 1)\n"
+    )
     environment = os.environ | {"TENSCOPE_METADATA": "1"}
     program_words = [tenscope_program(), "run", "--name", "r", script]
     subprocess.run(program_words, cwd=tmp_path, env=environment, capture_output=True, check=True)

@@ -76,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="no modules whose path matches")
     parser.add_argument("--every", type=_positive, default=1, metavar="N", help="only each N-th step")
     parser.add_argument("--steps", type=_steps, default=(0, None), metavar="A:B", help="only steps A to B-1")
-    parser.add_argument("--max-bytes", type=_size, default=0, metavar="SIZE", help="a budget for each process: 500M, '2 GB'")
+    parser.add_argument(
+        "--max-bytes", type=_size, default=0, metavar="SIZE", help="a budget for each process: 500M, '2 GB'"
+    )
     parser.add_argument("--no-sources", action="store_true", help="do not keep the text of the code that is recorded")
     parser.add_argument(
         "--ops",
@@ -255,8 +257,10 @@ def _reference(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         reference = resolve(options.against)
     except Error as error:
         parser.error(str(error))
-    if options.name and options.replace and os.path.realpath(os.path.join(options.out, options.name)) == str(
-        reference.resolve()
+    if (
+        options.name
+        and options.replace
+        and os.path.realpath(os.path.join(options.out, options.name)) == str(reference.resolve())
     ):
         parser.error(f"--replace would remove the run that is compared with: {options.against}")
     return str(reference)

@@ -48,13 +48,17 @@ def _changes(self: _core.Changes, key: object) -> object:
     try:
         return _change_at(self, operator.index(key))
     except TypeError:
-        raise TypeError(f"changes are found by their place or by a name, changes[0] or changes['loss']: not {key!r}") from None
+        raise TypeError(
+            f"changes are found by their place or by a name, changes[0] or changes['loss']: not {key!r}"
+        ) from None
 
 
 def no_changes_of(name: str, changes: object) -> NoReturn:
     seen = list(dict.fromkeys(change.name for change in changes))
     near = _core.nearest(name, seen)
-    hint = f" (did you mean {' or '.join(near)}?)" if near else f"; there are those of {', '.join(seen)}" if seen else ""
+    hint = (
+        f" (did you mean {' or '.join(near)}?)" if near else f"; there are those of {', '.join(seen)}" if seen else ""
+    )
     raise NotFoundError(f"{name!r} has not changed{hint}")
 
 

@@ -73,9 +73,13 @@ def _rows(run: Recording) -> list[tuple[str, ...]]:
         if event.is_tensor:
             stats = event.stats
             told = (stats.mean, stats.std, stats.min, stats.max)
-            rows.append((_core.printable(name), event.dtype, str(list(event.shape)), steps, *map(number, told), marks(stats)))
+            rows.append(
+                (_core.printable(name), event.dtype, str(list(event.shape)), steps, *map(number, told), marks(stats))
+            )
         else:
-            rows.append((_core.printable(name), type(event.value).__name__, "", steps, brief(event.value, 24), "", "", "", ""))
+            rows.append(
+                (_core.printable(name), type(event.value).__name__, "", steps, brief(event.value, 24), "", "", "", "")
+            )
     return rows
 
 
