@@ -1,8 +1,8 @@
 """Settings of all tests.
 
 Runs made by tests do not describe how they were made (a git and package scan each) unless a test asks for it, and say
-nothing of where they are. Where torch is not installed, the files that are about nothing else are left out. Generated examples are the same in every
-run; HYPOTHESIS_PROFILE=random looks for new ones.
+nothing of where they are. Where torch is not installed, the files that are about nothing else are left out. Generated
+examples are the same in every run; HYPOTHESIS_PROFILE=random looks for new ones.
 """
 
 import importlib.util
