@@ -1,8 +1,8 @@
 """Settings of all tests.
 
-Runs made by tests do not describe how they were made (a git and package scan each) unless a test asks for it. Where
-torch is not installed, the files that are about nothing else are left out. Generated examples are the same in every
-run; HYPOTHESIS_PROFILE=random looks for new ones.
+Runs made by tests do not describe how they were made (a git and package scan each) unless a test asks for it, and say
+nothing of where they are. Where torch is not installed, the files that are about nothing else are left out. Generated
+examples are the same in every run; HYPOTHESIS_PROFILE=random looks for new ones.
 """
 
 import importlib.util
@@ -17,6 +17,7 @@ settings.register_profile("random", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 os.environ.setdefault("TENSCOPE_METADATA", "0")
+os.environ.setdefault("TENSCOPE_QUIET", "1")
 
 if importlib.util.find_spec("torch") is None:
     collect_ignore = [

@@ -20,7 +20,7 @@ from tenscope import tree, watch
 
 def shown(stream):
     """Lines without durations and call chains."""
-    text = re.sub(r" [\d.e+-]+ ms$", "", stream.getvalue(), flags=re.M)
+    text = re.sub(r" \([\d.e+-]+ ms\)$", "", stream.getvalue(), flags=re.M)
     return [re.sub(r" \[\S+\] from .*", "", line) for line in text.splitlines()]
 
 

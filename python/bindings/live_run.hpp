@@ -32,6 +32,8 @@ struct LiveRun {
   const bool strict;
   Ref on_code;                                // keeps sources; empty: nobody does
   std::atomic<std::uint64_t> dropped{0};      // lost before they reached the run
+  std::atomic<std::uint64_t> events{0};       // that were recorded
+  std::atomic<std::uint64_t> spent_ns{0};     // while they were, by all threads together
   std::shared_ptr<compare::Against> against;  // what is recorded is compared with this, where it is set
 
  private:

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -357,6 +358,21 @@ void set_registered(PyObject* types) noexcept {
   registered_types = types;
 }
 
+namespace {
+
+// Counts what a call records, and how long it takes.
+template <class Action>
+int measured(LiveRun& live, Action&& action) {
+  const auto begin = std::chrono::steady_clock::now();
+  const int events = action();
+  const auto spent = std::chrono::steady_clock::now() - begin;
+  live.spent_ns += static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count());
+  if (events > 0) live.events += static_cast<std::uint64_t>(events);
+  return events;
+}
+
+}  // namespace
+
 int record_object(std::shared_ptr<LiveRun> live, const EventInfo& info, PyObject* object, Values values) {
   if (!live->run.enabled()) return 0;
   if (recording) return leave_out(*live, info);
@@ -365,15 +381,16 @@ int record_object(std::shared_ptr<LiveRun> live, const EventInfo& info, PyObject
     walk.visit(object);
     if (!walk.refused().empty()) throw std::runtime_error(walk.refused());
   };
-  return outside_errors([&] { return guarded(*live, info, visit) ? walk.events() : -1; });
+  return measured(*live,
+                  [&] { return outside_errors([&] { return guarded(*live, info, visit) ? walk.events() : -1; }); });
 }
 
 int record_value(std::shared_ptr<LiveRun> live, const EventInfo& info, const EventValue& value) {
   if (!live->run.enabled()) return 0;
   if (recording) return leave_out(*live, info);
   int events = 0;
-  return outside_errors(
-      [&] { return guarded(*live, info, [&] { events = live->run.record(info, value).kept; }) ? events : -1; });
+  const auto record = [&] { events = live->run.record(info, value).kept; };
+  return measured(*live, [&] { return outside_errors([&] { return guarded(*live, info, record) ? events : -1; }); });
 }
 
 }  // namespace tenscope::python

@@ -1,6 +1,7 @@
 // Overview: the recording side of the Python API. `record` is called often and mostly with two arguments, so it is a
 // plain C function (METH_FASTCALL) rather than one of nanobind: its first statement is the check whether anything
 // records at all.
+#include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -230,6 +231,20 @@ auto without_gil(const std::shared_ptr<LiveRun>& live, Call call) {
   return call(keep->run);
 }
 
+// The number of a step, or nothing for the next one. Throws TypeError where it is something else.
+std::optional<std::int64_t> step_number(const nb::object& object) {
+  if (object.is_none()) return std::nullopt;
+  const Ref index = Ref::steal(PyNumber_Index(object.ptr()));
+  std::int64_t number = 0;
+  if (!index || !take_integer(index.get(), number)) {
+    PyErr_Clear();
+    throw nb::type_error(fmt::format("step takes the number of a step, an int, or nothing for the next one: not {}",
+                                     utf8(nb::repr(object).ptr()))
+                             .c_str());
+  }
+  return number;
+}
+
 std::int64_t step(const std::shared_ptr<LiveRun>& live, std::optional<std::int64_t> number) {
   return without_gil(live, [&](Run& run) {
     if (!number) return run.step();
@@ -266,8 +281,9 @@ void init_run(nb::module_& m) {
          "base"_a, nb::kw_only(), "name"_a = "", "rank"_a = 0, "world_size"_a = 1, "durability"_a = "process",
          "max_bytes"_a = 0, "keep"_a = "first", "segment_bytes"_a = 0, "strict"_a = false, "join"_a = false)
       .def(
-          "step", [](RunObject& self, std::optional<std::int64_t> number) { return step(self.live, number); },
-          "number"_a = nb::none(), "Begins the next step, or the one of that number, and returns its number.")
+          "step", [](RunObject& self, const nb::object& number) { return step(self.live, step_number(number)); },
+          "number"_a = nb::none(), nb::sig("def step(self, number: int | None = None) -> int"),
+          "Begins the next step, or the one of that number, and returns its number.")
       .def(
           "set_against",
           [](RunObject& self, std::shared_ptr<compare::Against> against) {
@@ -290,6 +306,11 @@ void init_run(nb::module_& m) {
       .def_prop_ro(
           "dropped", [](RunObject& self) { return self.live->run.dropped() + self.live->dropped.load(); },
           "How many events were lost.")
+      .def_prop_ro(
+          "events", [](RunObject& self) { return self.live->events.load(); }, "How many this process has recorded.")
+      .def_prop_ro(
+          "spent_ns", [](RunObject& self) { return self.live->spent_ns.load(); },
+          "The time that recording them took, by all threads together.")
       .def(
           "on_code", [](RunObject& self, const nb::object& call) { self.live->on_code = Ref::share(call.ptr()); },
           "call"_a, "Has it called with a code object that records, the first of each file.")
@@ -312,12 +333,13 @@ void init_run(nb::module_& m) {
   m.def("set_current", [](RunObject* run) { set_current_run(run ? run->live : nullptr); }, "run"_a.none());
   m.def(
       "step",
-      [](std::optional<std::int64_t> number) -> std::optional<std::int64_t> {
+      [](const nb::object& object) -> std::optional<std::int64_t> {
+        const std::optional<std::int64_t> number = step_number(object);
         auto live = share_current_run();
         if (!live) return std::nullopt;
         return step(live, number);
       },
-      "number"_a = nb::none(),
+      "number"_a = nb::none(), nb::sig("def step(number: int | None = None) -> int | None"),
       "Begins the next step of the current run, or the one of that number, and returns its number.");
   m.def(
       "enable",

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/module.hpp"
+#include "core/printable.hpp"
 
 void init_suggest(nb::module_& m) {
   m.def(
@@ -13,4 +14,7 @@ void init_suggest(nb::module_& m) {
       },
       nb::arg("word"), nb::arg("candidates"), nb::arg("limit") = 3,
       "The candidates most like the word, best first; none where nothing is near.");
+  m.def(
+      "printable", [](const std::string& text) { return tenscope::printable(text); }, nb::arg("text"),
+      "A name as it can be shown in one line: what a terminal would obey is written out.");
 }

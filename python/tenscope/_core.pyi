@@ -83,6 +83,14 @@ class Run:
     def dropped(self) -> int:
         """How many events were lost."""
 
+    @property
+    def events(self) -> int:
+        """How many this process has recorded."""
+
+    @property
+    def spent_ns(self) -> int:
+        """The time that recording them took, by all threads together."""
+
     def on_code(self, call: object) -> None:
         """Has it called with a code object that records, the first of each file."""
 
@@ -779,6 +787,11 @@ def simd_target() -> str: ...
 def nearest(word: str, candidates: Sequence[str], limit: int = 3) -> list[str]:
     """
     The candidates most like the word, best first; none where nothing is near.
+    """
+
+def printable(text: str) -> str:
+    """
+    A name as it can be shown in one line: what a terminal would obey is written out.
     """
 
 class Fetching:

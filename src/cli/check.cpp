@@ -6,12 +6,16 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "core/json_writer.hpp"
+#include "report/style.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::cli {
@@ -38,7 +42,7 @@ std::pair<std::string, double> parse_threshold(const std::string& text) {
 void print_rules(const Output& output) {
   if (!output.json) {
     for (const CheckRule& rule : check_rules())
-      fmt::print("{:<20} {} (threshold {:g}: {})\n", rule.code, rule.summary, rule.threshold, rule.unit);
+      print("{:<20}  {} (threshold {:g}: {})\n", rule.code, rule.summary, rule.threshold, rule.unit);
     return;
   }
   std::string text;
@@ -56,7 +60,7 @@ void print_rules(const Output& output) {
         .text(rule.unit)
         .end_object();
   json.end_array();
-  fmt::print("{}\n", text);
+  print_json(text);
 }
 
 // "1,234,567"
@@ -84,7 +88,7 @@ void write_texts(JsonWriter& json, const std::vector<std::string>& texts) {
   json.end_array();
 }
 
-void print_json(const CheckReport& report) {
+void print_report(const CheckReport& report) {
   const auto number = [](std::size_t value) { return static_cast<std::uint64_t>(value); };
   std::string text;
   JsonWriter json(text);
@@ -109,28 +113,28 @@ void print_json(const CheckReport& report) {
   json.key("notes");
   write_texts(json, report.notes);
   json.end_object();
-  fmt::print("{}\n", text);
+  print_json(text);
 }
 
 void print_finding(const CheckFinding& finding, const Output& output) {
   const DiffPlace& place = finding.place;
   const bool is_chain = finding.code == "nan" || finding.code == "inf";
-  const std::string code = output.color ? fmt::format("\x1b[1;31m{}\x1b[0m", finding.code) : finding.code;
-  fmt::print("{}: {}\n  ", code, finding.message);
-  if (!is_chain) fmt::print("first at step {}, call {}, ", place.step, place.call);
-  fmt::print("rank {}", place.rank);
+  const std::string code = report::toned(finding.code, report::Tone::BoldRed, output.color);
+  print("{}: {}\n  ", code, finding.message);
+  if (!is_chain) print("first at step {}, call {}, ", place.step, place.call);
+  print("rank {}", place.rank);
   for (const std::string& detail : {place.phase, place.root, place.site})
-    if (!detail.empty()) fmt::print(", {}", detail);
-  fmt::print("\n");
+    if (!detail.empty()) print(", {}", detail);
+  print("\n");
   if (finding.count == 1) return;
   const std::size_t others = finding.count - 1;
   if (is_chain)
-    fmt::print("  and {} after it", counted(others, "tensor"));
+    print("  and {} after it", counted(others, "tensor"));
   else
-    fmt::print("  {} more", grouped(others));
+    print("  {} more", grouped(others));
   if (!finding.others.empty())
-    fmt::print(": {}{}", fmt::join(finding.others, ", "), others > finding.others.size() ? ", ..." : "");
-  fmt::print("\n");
+    print(": {}{}", fmt::format("{}", fmt::join(finding.others, ", ")), others > finding.others.size() ? ", ..." : "");
+  print("\n");
 }
 
 // What was looked at: all of the run, or by the rules that were asked for.
@@ -152,22 +156,22 @@ void print_text(const CheckReport& report, const Output& output, bool has_select
   for (std::size_t i = 0; i < std::min(report.findings.size(), kMostFindings); ++i)
     print_finding(report.findings[i], output);
   if (report.findings.size() > kMostFindings)
-    fmt::print("and {} (--json lists all)\n", counted(report.findings.size() - kMostFindings, "more finding"));
-  for (const std::string& sentence : report.missing) fmt::print("missing: {}\n", sentence);
-  for (const std::string& sentence : report.notes) fmt::print("note: {}\n", sentence);
+    print("and {} (--json lists all)\n", counted(report.findings.size() - kMostFindings, "more finding"));
+  for (const std::string& sentence : report.missing) print("missing: {}\n", sentence);
+  for (const std::string& sentence : report.notes) print("note: {}\n", sentence);
   if (has_selection)
     for (const CheckCoverage& rule : report.rules)
-      if (rule.looked_at == 0) fmt::print("note: {} had nothing to look at\n", rule.code);
+      if (rule.looked_at == 0) print("note: {} had nothing to look at\n", rule.code);
   if (!report.has_looked())
-    fmt::print("nothing was looked at: the run has nothing that {} about\n",
-               has_selection ? "these rules are" : "a rule is");
+    print("nothing was looked at: the run has nothing that {} about\n",
+          has_selection ? "these rules are" : "a rule is");
   else if (!report.findings.empty())
-    fmt::print("{}; {}\n", counted(report.findings.size(), "finding"), coverage(report, has_selection));
+    print("{}; {}\n", counted(report.findings.size(), "finding"), coverage(report, has_selection));
   else if (!report.missing.empty())
-    fmt::print("not known to be healthy: parts of the run are missing; {}, no rule holds there\n",
-               coverage(report, has_selection));
+    print("not known to be healthy: parts of the run are missing; {}, no rule holds there\n",
+          coverage(report, has_selection));
   else
-    fmt::print("healthy: {}, no rule holds\n", coverage(report, has_selection));
+    print("healthy: {}, no rule holds\n", coverage(report, has_selection));
 }
 
 }  // namespace
@@ -187,8 +191,10 @@ Action prepare_check(CLI::App& app) {
     if (options->run.empty()) throw Error(ErrorCode::InvalidArgument, "check needs a run's folder");
     CheckOptions settings{.only = options->only, .ignore = options->ignore};
     for (const std::string& text : options->thresholds) settings.thresholds.insert(parse_threshold(text));
+    std::optional<Progress> progress(std::in_place, output.progress, "looking it over");
     const CheckReport report = check_run(find_run(options->run), settings);
-    output.json ? print_json(report) : print_text(report, output, !settings.only.empty() || !settings.ignore.empty());
+    progress.reset();
+    output.json ? print_report(report) : print_text(report, output, !settings.only.empty() || !settings.ignore.empty());
     if (!report.has_looked()) return kTrouble;
     return report.is_healthy() ? kFine : kDifferent;
   };

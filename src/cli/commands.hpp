@@ -16,7 +16,10 @@ struct Output {
   bool json = false;       // one JSON document instead of text
   bool color = false;      // stdout is a terminal and NO_COLOR is not set
   bool progress = false;   // stderr is a terminal: progress may be shown there
-  std::size_t width = 80;  // of the terminal, in columns
+  std::size_t width = 80;  // of the terminal, in columns; a guess where there is none
+  bool is_fitted = false;  // what is wider is shortened: stdout is a terminal, or COLUMNS is set
+
+  std::size_t fitting() const noexcept { return is_fitted ? width : 0; }  // 0: any width
 };
 
 // Runs a verb whose options have been parsed; returns the exit code. What it throws is told by main.
@@ -25,8 +28,9 @@ using Action = std::function<int(const Output&)>;
 // One verb. `prepare` adds its options to `app` (--json is there already) and returns the action that uses them.
 struct Command {
   std::string_view name;
+  std::string_view group;     // the heading that help lists it under
   std::string_view summary;   // one line, no full stop
-  std::string_view examples;  // shown below the help, a line each
+  std::string_view examples;  // help begins with them, a line each
   Action (*prepare)(CLI::App& app);
   bool reads_urls = false;  // its runs may lie at URLs
 };
@@ -41,6 +45,7 @@ Action prepare_export(CLI::App& app);
 Action prepare_graph(CLI::App& app);
 Action prepare_ls(CLI::App& app);
 Action prepare_map(CLI::App& app);
+Action prepare_plot(CLI::App& app);
 Action prepare_push(CLI::App& app);
 Action prepare_repair(CLI::App& app);
 Action prepare_show(CLI::App& app);

@@ -6,7 +6,9 @@
 #include "cli/commands.hpp"
 #include "cli/long_options.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
 #include "core/json_writer.hpp"
+#include "core/printable.hpp"
 
 // The scripts know verbs and options when they are made; run folders and tensor names are asked for as the user types
 // (the latter by `tenscope completion names RUN`).
@@ -32,11 +34,11 @@ _tenscope() {{
   local -a places=()
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W '{} --help --version' -- "$word"))
+    COMPREPLY=($(compgen -W '{0} help --help --version' -- "$word"))
     return
   fi
   case ${{COMP_WORDS[1]}} in
-{}  esac
+{1}  esac
   if [[ $word == -* ]]; then
     COMPREPLY=($(compgen -W "$options" -- "$word"))
     return
@@ -46,8 +48,9 @@ _tenscope() {{
   done
   case ${{COMP_WORDS[1]}} in
     completion) COMPREPLY=($(compgen -W 'bash zsh' -- "$word")); return ;;
-    show|ls)
-      if ((${{#places[@]}} == 1)); then
+    help) COMPREPLY=($(compgen -W '{0}' -- "$word")); return ;;
+    show|ls|plot)
+      if ((${{#places[@]}} == 1)) || [[ ${{COMP_WORDS[1]}} == plot && ${{#places[@]}} -gt 1 ]]; then
         local IFS=$'\n'
         COMPREPLY=($(compgen -W "$(tenscope completion names "${{places[0]}}" 2>/dev/null)" -- "$word"))
         return
@@ -81,7 +84,8 @@ _tenscope() {{
   local -a verbs options places names
   local word
   verbs=(
-{}  )
+{}    'help':'Tell more of a verb'
+  )
   if ((CURRENT == 2)); then
     _describe 'verb' verbs
     return
@@ -97,8 +101,9 @@ _tenscope() {{
   done
   case $words[2] in
     completion) compadd bash zsh; return ;;
-    show|ls)
-      if (($#places == 1)); then
+    help) _describe 'verb' verbs; return ;;
+    show|ls|plot)
+      if (($#places == 1)) || [[ $words[2] == plot && $#places -gt 1 ]]; then
         names=("${{(@f)$(tenscope completion names "$places[1]" 2>/dev/null)}}")
         compadd -a names
         return
@@ -114,7 +119,7 @@ if [[ $funcstack[1] == _tenscope ]]; then _tenscope "$@"; else compdef _tenscope
 
 std::string names_of(const std::string& run) {
   std::string text;
-  for (const std::string& name : open_run(run).names()) text += name + "\n";
+  for (const std::string& name : open_run(run).names()) text += printable(name) + "\n";
   return text;
 }
 
@@ -133,9 +138,9 @@ Action prepare_completion(CLI::App& app) {
     if (output.json) {
       std::string document;
       JsonWriter(document).begin_object().key(*shell).text(text).end_object();
-      fmt::print("{}\n", document);
+      print_json(document);
     } else {
-      fmt::print("{}", text);
+      print_file(text);
     }
     return kFine;
   };

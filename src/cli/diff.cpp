@@ -7,6 +7,9 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/open_run.hpp"
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "cli/remote_runs.hpp"
 #include "cli/run_diff.hpp"
 #include "cli/zoom.hpp"
@@ -20,35 +23,6 @@
 namespace tenscope::cli {
 namespace {
 
-// One line on stderr that is rewritten, and wiped at the end.
-class ProgressLine {
- public:
-  explicit ProgressLine(bool is_shown) : is_shown_(is_shown) {}
-  ~ProgressLine() {
-    if (is_drawn_) fmt::print(stderr, "\r\033[K");
-  }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  void show(std::string_view name, std::int64_t done, std::int64_t total) {
-    if (!is_shown_) return;
-    const int percent = total > 0 ? static_cast<int>(100 * done / total) : 100;
-    if (percent == percent_ && name == name_) return;
-    percent_ = percent;
-    name_ = name;
-    is_drawn_ = true;
-    const std::string bar(static_cast<std::size_t>(percent / 5), '#');
-    fmt::print(stderr, "\r\033[K[{:<20}] {:3} %  {}", bar, percent, name.substr(0, 60));
-    std::fflush(stderr);
-  }
-
- private:
-  bool is_shown_;
-  bool is_drawn_ = false;
-  int percent_ = -1;
-  std::string name_;
-};
-
 struct Options {
   std::string a, b;
   DiffOptions diff;
@@ -59,18 +33,19 @@ struct Options {
 int diff_files(const Options& options, const Output& output) {
   ValueDiff diff;
   {
-    ProgressLine line(output.progress);
-    diff =
-        diff_paths(options.a, options.b, options.diff,
-                   [&](std::string_view name, std::int64_t done, std::int64_t total) { line.show(name, done, total); });
+    Progress progress(output.progress, "comparing");
+    diff = diff_paths(options.a, options.b, options.diff,
+                      [&](std::string_view name, std::int64_t done, std::int64_t total) {
+                        progress.show(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1, name);
+                      });
   }
   if (output.json) {
     std::string text;
     JsonWriter json(text);
     write_json(json, diff);
-    fmt::print("{}\n", text);
+    print_json(text);
   } else {
-    fmt::print("{}", to_text(diff, options.top));
+    print_text(to_text(diff, options.top));
   }
   if (diff.trouble > 0) return kTrouble;
   return diff.is_different() ? kDifferent : kFine;
@@ -80,19 +55,36 @@ int diff_weights(const Options& options, const Output& output) {
   compare::CheckpointDiffOptions settings{.map = read_map(options.run), .on_progress = {}};
   compare::CheckpointDiff diff;
   {
-    ProgressLine line(output.progress);
-    if (output.progress)
-      settings.on_progress = [&](double done) { line.show("weights", static_cast<std::int64_t>(1000 * done), 1000); };
+    Progress progress(output.progress, "comparing weights");
+    settings.on_progress = [&](double done) { progress.show(done); };
     diff = compare::diff_checkpoints(options.a, options.b, settings);
   }
   if (output.json)
-    fmt::print("{}\n", report::checkpoint_diff_json(diff));
+    print_json(report::checkpoint_diff_json(diff));
   else
-    fmt::print("{}", report::checkpoint_diff_text(diff, {.color = output.color,
-                                                         .top = static_cast<std::size_t>(std::max(options.top, 0)),
-                                                         .width = output.width}));
+    print_text(report::checkpoint_diff_text(
+        diff,
+        {.color = output.color, .top = static_cast<std::size_t>(std::max(options.top, 0)), .width = output.width}));
   if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
   return diff.is_different() ? kDifferent : kFine;
+}
+
+// Both are there, and one is not a run where the other is a file.
+void require_both(const std::string& a, const std::string& b) {
+  std::error_code error;
+  for (const std::string& path : {a, b})
+    if (!is_url(path) && !std::filesystem::exists(path, error)) {
+      const bool is_file = std::filesystem::path(path).has_extension();
+      if (!is_file) find_run(path);  // throws, with a suggestion
+      throw Error(ErrorCode::NotFound, fmt::format("cannot compare: no such file or folder: {}", path));
+    }
+  const bool is_a_file = std::filesystem::is_regular_file(a, error),
+             is_b_file = std::filesystem::is_regular_file(b, error);
+  if ((is_a_file && compare::is_run_folder(b)) || (is_b_file && compare::is_run_folder(a)))
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("cannot compare a run with a file: {} is a run, {} is a file; tenscope export writes "
+                            "tensors of a run to a file",
+                            is_a_file ? b : a, is_a_file ? a : b));
 }
 
 const CLI::Validator not_negative(
@@ -132,6 +124,7 @@ Action prepare_diff(CLI::App& app) {
     if (options->b.empty())
       throw Error(ErrorCode::InvalidArgument, "diff needs two things to compare, or a run and --ranks");
     if (are_runs) return diff_run_folders(options->a, options->b, options->run, output);
+    require_both(options->a, options->b);
     if (options->run.rows) throw Error(ErrorCode::InvalidArgument, "--rows compares two runs, and these are not");
     const bool has_tolerance =
         options->diff.atol || options->diff.rtol || options->diff.ulps || options->diff.equal_nan;

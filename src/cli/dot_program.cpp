@@ -5,11 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "tenscope/error.hpp"
 
@@ -24,9 +24,12 @@ struct Closer {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-int run_dot(const std::string& kind, const fs::path& file, int input) {
-  std::array<std::string, 4> words = {"dot", "-T" + kind, "-o", file.string()};
-  std::array<char*, 5> argv = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
+int run_dot(const std::string& kind, const fs::path& file, int input, DotLayout layout) {
+  std::vector<std::string> words = {"dot", "-T" + kind, "-o", file.string()};
+  if (layout == DotLayout::Given) words.insert(words.end(), {"-Kneato", "-n2"});
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
@@ -46,7 +49,7 @@ int run_dot(const std::string& kind, const fs::path& file, int input) {
 
 }  // namespace
 
-void draw_with_dot(const std::string& graph, const std::string& kind, const fs::path& file) {
+void draw_with_dot(const std::string& graph, const std::string& kind, const fs::path& file, DotLayout layout) {
   const std::unique_ptr<std::FILE, Closer> input(std::tmpfile());
   if (input == nullptr || std::fwrite(graph.data(), 1, graph.size(), input.get()) != graph.size() ||
       std::fflush(input.get()) != 0 || std::fseek(input.get(), 0, SEEK_SET) != 0)
@@ -55,7 +58,7 @@ void draw_with_dot(const std::string& graph, const std::string& kind, const fs::
   unfinished += fmt::format(".{}.tmp", ::getpid());
   std::error_code failed;
   try {
-    if (const int status = run_dot(kind, unfinished, ::fileno(input.get())); status != 0)
+    if (const int status = run_dot(kind, unfinished, ::fileno(input.get()), layout); status != 0)
       throw Error(
           ErrorCode::Io,
           fmt::format("cannot draw the graph: dot ended with {} {}: {}", WIFSIGNALED(status) ? "signal" : "exit code",

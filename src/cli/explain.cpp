@@ -12,6 +12,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
 #include "compare/checkpoint.hpp"
 #include "compare/run_diff.hpp"
 #include "core/json_writer.hpp"
@@ -94,6 +95,7 @@ Named find_tensor(const std::string& text, const ExplainOptions& options) {
   }
   if (fs::is_directory(text, error))
     throw Error(ErrorCode::InvalidArgument, fmt::format("which of its tensors? Say {}:NAME", text));
+  if (const std::size_t colon = text.rfind(':'); colon != text.npos && colon > 0) find_run(text.substr(0, colon));
   throw Error(ErrorCode::NotFound, fmt::format("no such file, nor a tensor of a run as RUN:NAME: {}", text));
 }
 
@@ -103,7 +105,7 @@ void write_side(JsonWriter& json, std::string_view key, const Named& side) {
   json.end_object();
 }
 
-void print_json(const Explanation& found, const Named& a, const Named& b) {
+void print_document(const Explanation& found, const Named& a, const Named& b) {
   std::string text;
   JsonWriter json(text);
   json.begin_object();
@@ -121,22 +123,22 @@ void print_json(const Explanation& found, const Named& a, const Named& b) {
     json.end_array().end_object();
   }
   json.end_object().end_object();
-  fmt::print("{}\n", text);
+  print_json(text);
 }
 
 void print_text(const Explanation& found, const Named& a, const Named& b) {
   for (const auto& [letter, side] : {std::pair{'a', &a}, std::pair{'b', &b}})
-    fmt::print("{}  {} {}  {}\n", letter, to_string(side->view.dtype),
-               report::shape_text({side->view.shape.begin(), side->view.shape.end()}), side->name);
-  fmt::print("{}\n", found.words);
-  if (!found.numpy.empty()) fmt::print("    {}\n", found.numpy);
+    print("{}  {} {}  {}\n", letter, to_string(side->view.dtype),
+          report::shape_text({side->view.shape.begin(), side->view.shape.end()}), side->name);
+  print("{}\n", found.words);
+  if (!found.numpy.empty()) print("    {}\n", found.numpy);
   constexpr std::size_t kMostShown = 6;
   for (const ExplanationArray& array : found.arrays) {
     std::vector<std::string> numbers;
     for (std::size_t i = 0; i < std::min(kMostShown, array.values.size()); ++i)
       numbers.push_back(fmt::format("{:.6g}", array.values[i]));
-    fmt::print("    {} {} = {}{}\n", array.name, report::shape_text(array.shape), fmt::join(numbers, ", "),
-               array.values.size() > kMostShown ? ", ..." : "");
+    print("    {} {} = {}{}\n", array.name, report::shape_text(array.shape), fmt::join(numbers, ", "),
+          array.values.size() > kMostShown ? ", ..." : "");
   }
 }
 
@@ -154,7 +156,7 @@ Action prepare_explain(CLI::App& app) {
   return [options](const Output& output) {
     const Named a = find_tensor(options->a, *options), b = find_tensor(options->b, *options);
     const Explanation found = explain(a.view, b.view);
-    output.json ? print_json(found, a, b) : print_text(found, a, b);
+    output.json ? print_document(found, a, b) : print_text(found, a, b);
     return found.found() ? kFine : kDifferent;
   };
 }

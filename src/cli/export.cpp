@@ -4,11 +4,14 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "cli/commands.hpp"
 #include "cli/export_hdf5.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "core/json_writer.hpp"
 #include "format/format.hpp"
 #include "kernels/element.hpp"
@@ -82,7 +85,7 @@ Selection select(const Reader& reader, const ExportOptions& options) {
     writers.insert(reader.writer_index(id));
   }
   for (const auto& [why, count] : selection.left_out)
-    fmt::print(stderr, "tenscope: {} value{} left out: {}\n", count, count == 1 ? "" : "s", why);
+    warn("{} value{} left out: {}", count, count == 1 ? "" : "s", why);
   if (result.empty()) {
     if (!options.name.empty()) find_name(reader, options.name);
     throw Error(ErrorCode::NotFound, fmt::format("no tensor matches: {}", reader.path().string()));
@@ -203,7 +206,9 @@ Action prepare_export(CLI::App& app) {
     warn_of_problems(reader);
     const Selection selection = select(reader, *options);
     const std::vector<Selected>& selected = selection.items;
+    std::optional<Progress> progress(std::in_place, output.progress, "writing");
     const std::vector<fs::path> files = write_files(reader, selected, options->out, options->hdf5);
+    progress.reset();
     if (output.json) {
       std::string text;
       JsonWriter json(text);
@@ -214,10 +219,10 @@ Action prepare_export(CLI::App& app) {
       json.end_array().key("left_out").begin_object();
       for (const auto& [why, count] : selection.left_out) json.key(why).number(static_cast<std::uint64_t>(count));
       json.end_object().end_object();
-      fmt::print("{}\n", text);
+      print_json(text);
     } else {
       const std::string_view what = is_hdf5_format(options->out) ? "value" : "tensor";
-      fmt::print("{} {}{} to {}\n", selected.size(), what, selected.size() == 1 ? "" : "s", options->out);
+      print("{} {}{} to {}\n", selected.size(), what, selected.size() == 1 ? "" : "s", options->out);
     }
     return kFine;
   };

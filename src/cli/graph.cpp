@@ -10,6 +10,8 @@
 #include "cli/commands.hpp"
 #include "cli/dot_program.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "report/op_graph.hpp"
 #include "report/run_diff.hpp"
 #include "tenscope/error.hpp"
@@ -99,9 +101,9 @@ int draw_operations(const Options& options, const Output& output) {
   else if (!kind.empty())
     draw_with_dot(op_graph_dot(graph, title), kind, options.out);
   if (output.json)
-    fmt::print("{}", document);
+    print_text(document);
   else
-    fmt::print("{}: {} operations and inputs, {} edges\n", options.out, graph.nodes.size(), graph.edges.size());
+    print("{}: {} operations and inputs, {} edges\n", options.out, graph.nodes.size(), graph.edges.size());
   return kFine;
 }
 
@@ -121,6 +123,7 @@ class GraphCommand {
       throw Error(ErrorCode::NotFound,
                   fmt::format("there are no module calls to draw; tenscope run and tenscope.trace record them: {}",
                               options_.source));
+    is_progress_shown_ = output.progress;
     if (!options_.against.empty()) compare(forest);
     merge_ = options_.merge == "name" ? Merge::Name : options_.merge == "class" ? Merge::Class : Merge::None;
     fold(forest);
@@ -147,7 +150,10 @@ class GraphCommand {
   }
 
   void compare(ModuleForest& forest) {
-    const RunDiff diff = diff_runs(find_run(options_.source), find_run(options_.against), {.map = options_.map});
+    Progress progress(is_progress_shown_, "comparing");
+    const RunDiff diff =
+        diff_runs(find_run(options_.source), find_run(options_.against),
+                  {.map = options_.map, .tolerance = {}, .on_progress = [&](double done) { progress.show(done); }});
     add_diff(forest, diff);
     answer_ = run_diff_answer(diff);
     dot_.title += fmt::format(", coloured by how {} differs from it\n{}", diff.b, answer_);
@@ -170,8 +176,7 @@ class GraphCommand {
     std::size_t depth = deepest(forest);
     while (depth > 2 && !is_readable(forest)) prune_to_depth(forest, --depth);
     if (count_nodes(forest) < all)
-      fmt::print(stderr, "tenscope: {} nodes are too many to read: drawn to depth {}; --depth 0 draws all\n", all,
-                 depth);
+      warn("{} nodes are too many to read: drawn to depth {}; --depth 0 draws all", all, depth);
   }
 
   static std::size_t deepest(const ModuleForest& forest) {
@@ -204,13 +209,14 @@ class GraphCommand {
     else if (!kind.empty())
       draw_with_dot(graph_dot(graph, dot_), kind, options_.out);
     if (output.json)
-      fmt::print("{}", document(graph));
+      print_text(document(graph));
     else
-      fmt::print("{}: {} nodes, {} edges\n", options_.out, graph.nodes.size(), graph.edges.size());
+      print("{}: {} nodes, {} edges\n", options_.out, graph.nodes.size(), graph.edges.size());
   }
 
   const Options& options_;
   GraphColor color_;
+  bool is_progress_shown_ = false;
   DotOptions dot_;
   Merge merge_ = Merge::None;
   std::string answer_;

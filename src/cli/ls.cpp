@@ -2,11 +2,15 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
-#include <unordered_map>
+#include <optional>
 
 #include "cli/commands.hpp"
+#include "cli/names_table.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "core/json_writer.hpp"
 #include "core/suggest.hpp"
 #include "report/table.hpp"
@@ -23,6 +27,7 @@ using namespace report;
 struct LsOptions {
   std::string path;
   std::string pattern;
+  bool all = false;
 };
 
 std::int64_t started_ns(const Reader& reader) {
@@ -35,11 +40,13 @@ std::int64_t started_ns(const Reader& reader) {
 
 // "closed", "failed (ValueError)", "closed, 15 events lost".
 Cell state_cell(const Reader& reader) {
-  const RunState state = run_state(reader.writers());
-  const bool is_bad = state == RunState::Crashed || state == RunState::Failed || !reader.problems().empty();
-  return Cell(state_text(reader.writers()) + condition_of(reader), is_bad                       ? Tone::Red
-                                                                   : state == RunState::Running ? Tone::Green
-                                                                                                : Tone::Plain);
+  const Tone tone = tone_of(run_state(reader.writers()));
+  return Cell(state_text(reader.writers()) + condition_of(reader), reader.problems().empty() ? tone : kBad);
+}
+
+std::string started_text(const Reader& reader) {
+  const std::int64_t started = started_ns(reader);
+  return started > 0 ? time_text(started) : "-";
 }
 
 void write_run(JsonWriter& json, const Reader& reader) {
@@ -55,102 +62,53 @@ void write_run(JsonWriter& json, const Reader& reader) {
 }
 
 int list_all(const std::vector<std::filesystem::path>& runs, const Output& output) {
-  Table table({{"run"}, {"started"}, {"events", Align::Right}, {"size", Align::Right}, {"state"}});
+  Table table({{"run", Align::Left, Fit::Middle},
+               {"started", Align::Left, Fit::Whole, 3},
+               {"events", Align::Right, Fit::Whole, 2},
+               {"size", Align::Right, Fit::Whole, 1},
+               {"state", Align::Left, Fit::Words}});
   std::string text;
   JsonWriter json(text);
   json.begin_object().key("runs").begin_array();
-  for (const auto& run : runs) {
+  std::optional<Progress> progress(std::in_place, output.progress, "reading runs");
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto& run = runs[i];
+    if (i > 0) progress->show(static_cast<double>(i) / static_cast<double>(runs.size()), run.string());
     try {
       const Reader reader(run);
-      table.add({run.string(), time_text(started_ns(reader)), std::to_string(reader.event_count()),
+      std::string described;
+      JsonWriter one(described);
+      one.begin_object();
+      write_run(one, reader);
+      one.end_object();
+      table.add({run.string(), started_text(reader), std::to_string(reader.event_count()),
                  bytes_text(size_on_disk(run)), state_cell(reader)});
-      json.begin_object();
-      write_run(json, reader);
-      json.end_object();
-    } catch (const Error& error) {
-      table.add({run.string(), "", "", "", Cell(error.what(), Tone::Red)});
+      json.raw(described);
+    } catch (const std::exception& error) {
+      table.add({run.string(), "", "", "", Cell(fmt::format("cannot be read: {}", error.what()), kBad)});
       json.begin_object().key("path").text(run.string()).key("error").text(error.what()).end_object();
     }
   }
+  progress.reset();
   json.end_array().end_object();
-  fmt::print("{}", output.json ? text + "\n" : table.text(output.color));
+  if (output.json)
+    print_json(text);
+  else
+    print_text(table.text(output.color, output.fitting()));
   return kFine;
 }
 
-// All events of one name.
-struct NameSummary {
-  std::string name;
-  std::uint64_t events = 0;
-  std::int64_t first_step = 0;
-  std::int64_t last_step = 0;
-  EventId last = 0;
-  std::optional<EventId> nonfinite;  // the first with NaN or Inf
-};
-
-std::vector<NameSummary> summarize(const Reader& reader, const std::string& pattern) {
-  std::vector<NameSummary> result;
-  std::unordered_map<std::string_view, std::size_t> places;
-  for (EventId id = 0; id < reader.event_count(); ++id) {
-    if (reader.kind(id) != EventKind::Value && reader.kind(id) != EventKind::Change) continue;
-    const auto [place, is_new] = places.emplace(reader.name(id), result.size());
-    const std::int64_t step = reader.step(id);
-    if (is_new) result.push_back({.name = std::string(reader.name(id)), .first_step = step, .last_step = step});
-    NameSummary& summary = result[place->second];
-    ++summary.events;
-    summary.first_step = std::min(summary.first_step, step);
-    summary.last_step = std::max(summary.last_step, step);
-    summary.last = id;
-    if (!summary.nonfinite && reader.has_nonfinite(id)) summary.nonfinite = id;
-  }
-  if (!pattern.empty())
-    std::erase_if(result, [&](const auto& summary) { return !matches_glob(summary.name, pattern); });
-  return result;
-}
-
-std::string nonfinite_text(const Reader& reader, const NameSummary& summary) {
-  if (!summary.nonfinite) return "";
-  const Event event = reader.event(*summary.nonfinite);
-  const auto& stats = std::get<TensorRecord>(event.value).stats;
-  std::string text;
-  if (stats.nan > 0) text += fmt::format("NaN {}", stats.nan);
-  if (stats.pos_inf + stats.neg_inf > 0) {
-    text += fmt::format("{}Inf {}", text.empty() ? "" : ", ", stats.pos_inf + stats.neg_inf);
-  }
-  return fmt::format("{} @ step {}", text, event.step);
-}
-
-std::vector<Cell> row_of(const Reader& reader, const NameSummary& summary) {
-  const Event event = reader.event(summary.last);
-  const std::string steps = summary.first_step == summary.last_step
-                                ? std::to_string(summary.first_step)
-                                : fmt::format("{}-{}", summary.first_step, summary.last_step);
-  std::vector<Cell> row{Cell(summary.name, Tone::Bold)};
-  if (const auto* tensor = std::get_if<TensorRecord>(&event.value)) {
-    const auto bytes = static_cast<std::uint64_t>(element_count(tensor->shape)) * item_size(tensor->dtype);
-    for (const std::string& text :
-         {std::string(to_string(tensor->dtype)), shape_text(tensor->shape), steps, std::to_string(summary.events),
-          bytes_text(bytes), extreme_text(*tensor, false), extreme_text(*tensor, true), number_text(tensor->stats.mean),
-          number_text(tensor->stats.std)}) {
-      row.emplace_back(text);
-    }
-  } else {
-    for (const std::string& text :
-         {std::string(), value_text(event.value, 24), steps, std::to_string(summary.events)}) {
-      row.emplace_back(text);
-    }
-    row.resize(10, Cell(""));
-  }
-  row.emplace_back(nonfinite_text(reader, summary), Tone::Red);
-  return row;
-}
-
 void write_name(JsonWriter& json, const Reader& reader, const NameSummary& summary) {
-  json.begin_object().key("name").text(summary.name).key("events").number(summary.events);
+  json.begin_object()
+      .key("name")
+      .text(summary.name)
+      .key("events")
+      .number(static_cast<std::uint64_t>(summary.events.size()));
   json.key("first_step").number(summary.first_step).key("last_step").number(summary.last_step);
   json.key("last").begin_object();
-  const Event event = reader.event(summary.last);
+  const Event event = reader.event(summary.last());
   json.key("step").number(event.step).key("call").number(event.call);
-  json.key(reader.is_tensor(summary.last) ? "tensor" : "value");
+  json.key(reader.is_tensor(summary.last()) ? "tensor" : "value");
   write_value(json, event.value);
   json.end_object().key("first_nonfinite");
   if (summary.nonfinite) {
@@ -164,9 +122,9 @@ void write_name(JsonWriter& json, const Reader& reader, const NameSummary& summa
   json.end_object();
 }
 
-int list_one(const Reader& reader, const std::string& pattern, const Output& output) {
-  const std::vector<NameSummary> summaries = summarize(reader, pattern);
-  if (!pattern.empty() && summaries.empty()) find_name(reader, pattern);  // throws, with a suggestion
+int list_one(const Reader& reader, const LsOptions& options, const Output& output) {
+  const std::vector<NameSummary> summaries = summarize(reader, options.pattern);
+  if (!options.pattern.empty() && summaries.empty()) find_name(reader, options.pattern);  // throws, with a suggestion
   if (output.json) {
     std::string text;
     JsonWriter json(text);
@@ -196,31 +154,26 @@ int list_one(const Reader& reader, const std::string& pattern, const Output& out
     json.end_array().key("names").begin_array();
     for (const NameSummary& summary : summaries) write_name(json, reader, summary);
     json.end_array().end_object();
-    fmt::print("{}\n", text);
+    print_json(text);
     return kFine;
   }
   warn_of_problems(reader);
   const Cell state = state_cell(reader);
-  fmt::print("{}  {}  {} events from {} writer{}  {}  {}\n", toned(reader.path().string(), Tone::Bold, output.color),
-             time_text(started_ns(reader)), reader.event_count(), reader.writers().size(),
-             reader.writers().size() == 1 ? "" : "s", bytes_text(size_on_disk(reader.path())),
-             toned(state.text, state.tone, output.color));
+  print("{}  {}  {} events from {} writer{}  {}  {}\n", toned(reader.path().string(), kHeading, output.color),
+        started_text(reader), reader.event_count(), reader.writers().size(), reader.writers().size() == 1 ? "" : "s",
+        bytes_text(size_on_disk(reader.path())), toned(state.text, state.tone, output.color));
   if (reader.writers().size() > 1)
-    for (const auto& [writers, ending] : store::writers_by_state(reader)) fmt::print("  {}: {}\n", writers, ending);
-  fmt::print("\n");
-  Table table({{"name"},
-               {"dtype"},
-               {"shape or value"},
-               {"steps", Align::Right},
-               {"events", Align::Right},
-               {"size", Align::Right},
-               {"min", Align::Right},
-               {"max", Align::Right},
-               {"mean", Align::Right},
-               {"std", Align::Right},
-               {""}});
-  for (const NameSummary& summary : summaries) table.add(row_of(reader, summary));
-  fmt::print("{}", table.empty() ? "no values were recorded\n" : table.text(output.color));
+    for (const auto& [writers, ending] : store::writers_by_state(reader)) print("  {}: {}\n", writers, ending);
+  print_text("\n");
+  if (summaries.empty()) {
+    print_text("no values were recorded\n");
+    return kFine;
+  }
+  const std::vector<NameRow> rows = name_rows(summaries, reader, !options.all);
+  print_text(names_table(rows, reader).text(output.color, output.fitting()));
+  if (rows.size() < summaries.size())
+    print("{}\n", toned(fmt::format("{} names in {} rows; --all lists each", summaries.size(), rows.size()), kFaint,
+                        output.color));
   return kFine;
 }
 
@@ -230,12 +183,13 @@ Action prepare_ls(CLI::App& app) {
   auto options = std::make_shared<LsOptions>();
   app.add_option("path", options->path, "A run, or a folder of runs (default: runs/, else this folder)");
   app.add_option("names", options->pattern, "Only names that match this pattern: * and ? stand for anything");
+  app.add_flag("--all", options->all, "A row for each name: layers that repeat are not folded into one");
   return [options](const Output& output) {
     const auto path = find_run(options->path.empty() ? default_runs() : options->path);
     const auto runs = list_runs(path);
     if (runs.empty()) throw Error(ErrorCode::NotFound, fmt::format("there is no run in '{}'", path.string()));
     const bool is_one = runs.size() == 1 && (runs.front() == path || !options->pattern.empty());
-    return is_one ? list_one(Reader(runs.front()), options->pattern, output) : list_all(runs, output);
+    return is_one ? list_one(Reader(runs.front()), *options, output) : list_all(runs, output);
   };
 }
 

@@ -6,13 +6,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/cmake_dir.hpp"
 #include "cli/commands.hpp"
+#include "cli/help.hpp"
 #include "cli/long_options.hpp"
+#include "cli/print.hpp"
 #include "cli/url_words.hpp"
 #include "core/json_writer.hpp"
 #include "core/suggest.hpp"
@@ -31,6 +35,14 @@ std::size_t terminal_width() {
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > kLeast ? size.ws_col : kUsual;
 }
 
+// A pipe takes lines of any width, unless somebody has set COLUMNS for it. Where LINES is set, too, it was readline: it
+// tells the programs that a Python starts of a terminal that is not theirs.
+bool is_width_given() {
+  const char* columns = std::getenv("COLUMNS");
+  const bool is_asked = columns != nullptr && *columns != '\0' && std::getenv("LINES") == nullptr;
+  return ::isatty(STDOUT_FILENO) != 0 || is_asked;
+}
+
 Output detect_output() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
@@ -38,7 +50,8 @@ Output detect_output() {
   return {.json = false,
           .color = isatty(STDOUT_FILENO) && (no_color == nullptr || *no_color == '\0') && !is_dumb,
           .progress = isatty(STDERR_FILENO) && !is_dumb,
-          .width = terminal_width()};
+          .width = terminal_width(),
+          .is_fitted = is_width_given()};
 }
 
 void tell(const Output& output, std::string_view code, std::string_view message) {
@@ -47,9 +60,9 @@ void tell(const Output& output, std::string_view code, std::string_view message)
     JsonWriter json(text);
     json.begin_object().key("error").begin_object();
     json.key("code").text(code).key("message").text(message).end_object().end_object();
-    fmt::print("{}\n", text);
+    print_json(text);
   }
-  fmt::print(stderr, "tenscope: {}\n", message);
+  warn_text(message);
 }
 
 const Command& command_named(std::string_view verb) {
@@ -75,37 +88,57 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app, std::stri
   return fmt::format("{} (tenscope --help tells more)", text);
 }
 
+// `help` is the verb before --help: `tenscope help ls`.
+std::vector<std::string_view> without_help_verb(std::vector<std::string_view> words) {
+  if (words.empty() || words[0] != "help") return words;
+  words.erase(words.begin());
+  if (!words.empty() && !words[0].starts_with('-')) {
+    command_named(words[0]);  // throws, with a suggestion
+    words.resize(1);
+  } else {
+    words.clear();
+  }
+  words.emplace_back("--help");
+  return words;
+}
+
+// --help and --version end the parsing.
+int answer_itself(const CLI::ParseError& error, const CLI::App& app) {
+  std::ostringstream text;
+  const int code = app.exit(error, text, text);
+  print_text(text.str());
+  return code;
+}
+
 int run(int argc, char** argv, Output& output, UrlWords& urls) {
   CLI::App app{"tenscope: the flight recorder and debugger for tensors"};
   app.name("tenscope");
-  app.set_version_flag("--version", TENSCOPE_VERSION);
+  app.formatter(std::make_shared<HelpFormatter>(output));
+  app.set_version_flag("-v,--version", TENSCOPE_VERSION, "Print the version, and exit");
   app.add_flag_callback(
       "--cmake-dir", [] { throw CLI::CallForVersion(cmake_dir(), 0); },
       "Print the folder that CMake finds the C++ library by, and exit");
   app.require_subcommand(1);
-  app.footer(
-      "tenscope VERB --help tells more of a verb. Every verb takes --json.\n"
-      "Exit code: 0 fine or same, 1 unhealthy or different, 2 trouble.");
   Action action;
   for (const Command& command : commands()) {
     CLI::App* verb = app.add_subcommand(std::string(command.name), std::string(command.summary));
-    verb->footer("Examples:\n" + std::string(command.examples));
+    verb->group(std::string(command.group));
+    verb->footer(std::string(command.examples));
     verb->add_flag("--json", output.json, "Answer with one JSON document");
     verb->callback([&action, prepared = command.prepare(*verb)] { action = prepared; });
   }
-  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  const std::vector<std::string_view> words = without_help_verb({argv + 1, argv + argc});
   const bool wants_json = std::find(words.begin(), words.end(), "--json") != words.end();
   try {
     if (!words.empty() && !words[0].starts_with('-')) urls.open(command_named(words[0]), words);
-    if (urls.words().empty())
-      app.parse(argc, argv);
-    else
-      app.parse(
-          std::vector<std::string>(urls.words().rbegin(), urls.words().rend()));  // CLI11 takes them from the back
+    std::vector<std::string> parsed = urls.words();
+    if (parsed.empty()) parsed.assign(words.begin(), words.end());
+    std::ranges::reverse(parsed);  // CLI11 takes them from the back
+    app.parse(std::move(parsed));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (error.get_exit_code() == 0) return answer_itself(error, app);
     if (words.empty()) {
-      fmt::print(stderr, "{}", app.help());
+      warn_text("which verb?\n" + app.help());
       return kTrouble;
     }
     output.json = wants_json;
@@ -119,14 +152,18 @@ int run(int argc, char** argv, Output& output, UrlWords& urls) {
 
 int guarded_run(int argc, char** argv) {
   Output output = detect_output();
+  set_terminal(output.color, output.fitting());
   UrlWords urls;
   try {
-    return run(argc, argv, output, urls);
+    const int code = run(argc, argv, output, urls);
+    flush_output();
+    return code;
   } catch (const Error& error) {
     tell(output, to_string(error.code()), error.what());
   } catch (const std::exception& error) {
     tell(output, "Internal", error.what());
   }
+  std::fflush(stdout);
   return kTrouble;
 }
 

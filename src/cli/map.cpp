@@ -2,10 +2,14 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/open_run.hpp"
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "cli/run_diff.hpp"
 #include "compare/checkpoint_diff.hpp"
 #include "compare/run_diff.hpp"
@@ -43,40 +47,53 @@ std::string as_json(const RunDiff& diff) {
 }
 
 void print_table(const RunDiff& diff, const Output& output) {
-  report::Table table({{"first run"}, {"second run"}, {"by"}, {"error", report::Align::Right}, {"layout"}});
+  using report::Align, report::Fit;
+  report::Table table({{"first run", Align::Left, Fit::Middle},
+                       {"second run", Align::Left, Fit::Middle},
+                       {"by", Align::Left, Fit::Whole, 1},
+                       {"error", Align::Right},
+                       {"layout", Align::Left, Fit::Words}});
   std::set<std::pair<std::string, std::string>> shown;
   for (const DiffContentPair& one : diff.content_pairs)
     if (shown.emplace(one.a, one.b).second)
       table.add({one.a, one.b, one.how, one.error == 0 ? "0" : fmt::format("{:.1e}", one.error), one.layout});
   for (const DiffRenamed& one : diff.renamed)
     if (shown.emplace(one.a, one.b).second) table.add({one.a.empty() ? "the model" : one.a, one.b, "module", "", ""});
-  if (!shown.empty()) fmt::print("{}", table.text(output.color, output.width));
-  fmt::print("{} of {} tensors and other values of the first run have a partner among {} of the second; {}\n",
-             diff.compared, diff.total_a, diff.total_b,
-             shown.empty() ? "none under another name" : fmt::format("{} under another name", shown.size()));
+  if (!shown.empty()) print_text(table.text(output.color, output.fitting()));
+  print("{} of {} tensors and other values of the first run have a partner among {} of the second; {}\n", diff.compared,
+        diff.total_a, diff.total_b,
+        shown.empty() ? "none under another name" : fmt::format("{} under another name", shown.size()));
 }
 
 int map_runs(const Options& options, const Output& output) {
-  const RunDiff diff = diff_runs(options.a, options.b, {.map = options.map, .tolerance = {}, .on_progress = {}});
+  std::optional<Progress> progress(std::in_place, output.progress, "pairing");
+  const RunDiff diff =
+      diff_runs(options.a, options.b,
+                {.map = options.map, .tolerance = {}, .on_progress = [&](double done) { progress->show(done); }});
+  progress.reset();
   if (!options.write.empty()) write_map(diff, options.write);
   if (output.json)
-    fmt::print("{}\n", as_json(diff));
+    print_json(as_json(diff));
   else
     print_table(diff, output);
   return diff.compared == 0 ? kTrouble : kFine;
 }
 
 int map_checkpoints(const Options& options, const Output& output) {
-  const compare::CheckpointDiff diff =
-      compare::diff_checkpoints(options.a, options.b, {.map = options.map, .on_progress = {}});
+  std::optional<Progress> progress(std::in_place, output.progress, "pairing");
+  const compare::CheckpointDiff diff = compare::diff_checkpoints(
+      options.a, options.b, {.map = options.map, .on_progress = [&](double done) { progress->show(done); }});
+  progress.reset();
   if (!options.write.empty()) {
     std::vector<std::pair<std::string, std::string>> names;
     for (const compare::WeightPair& pair : diff.pairs)
       if (pair.how != "part" && pair.a.name != pair.b.name) names.emplace_back(pair.a.name, pair.b.name);
     write_map(names, options.write);
   }
-  fmt::print("{}", output.json ? report::checkpoint_diff_json(diff) + "\n"
-                               : report::checkpoint_map_text(diff, {.color = output.color, .width = output.width}));
+  if (output.json)
+    print_json(report::checkpoint_diff_json(diff));
+  else
+    print_text(report::checkpoint_map_text(diff, {.color = output.color, .width = output.width}));
   return diff.paired_a == 0 ? kTrouble : kFine;
 }
 
@@ -93,6 +110,7 @@ Action prepare_map(CLI::App& app) {
       ->expected(1);
   app.add_option("--write", options->write, "Write the map to this file, for `tenscope diff --map-file`");
   return [options](const Output& output) -> int {
+    for (const std::string& path : {options->a, options->b}) find_run(path);  // throws, with a suggestion
     const bool are_runs = compare::is_run_folder(options->a) && compare::is_run_folder(options->b);
     const bool is_any_file =
         std::filesystem::is_regular_file(options->a) || std::filesystem::is_regular_file(options->b);

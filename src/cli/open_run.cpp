@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cli/print.hpp"
 #include "core/json_writer.hpp"
+#include "core/printable.hpp"
 #include "core/suggest.hpp"
 #include "store/writer_groups.hpp"
 #include "tenscope/error.hpp"
@@ -48,7 +50,7 @@ std::string find_name(const Reader& reader, const std::string& pattern) {
   if (std::find(names.begin(), names.end(), pattern) != names.end()) return pattern;
   std::vector<std::string> matches;
   for (const std::string& name : names) {
-    if (matches_glob(name, pattern)) matches.push_back(name);
+    if (matches_glob(name, pattern) || printable(name) == pattern) matches.push_back(name);
   }
   if (matches.size() == 1) return matches.front();
   if (matches.empty()) {
@@ -113,13 +115,10 @@ void warn_of_problems(const Reader& reader) {
   if (const std::size_t damaged = count_damage(reader); damaged > 0) {
     const Problem& first = *std::find_if(reader.problems().begin(), reader.problems().end(),
                                          [](const Problem& problem) { return problem.kind == ProblemKind::Damage; });
-    fmt::print(
-        stderr,
-        "tenscope: the run is damaged in {} place{}, shown is what is whole; tenscope verify tells all: {}: {}\n",
-        damaged, damaged == 1 ? "" : "s", first.reason, first.file.string());
+    warn("the run is damaged in {} place{}, shown is what is whole; tenscope verify tells all: {}: {}", damaged,
+         damaged == 1 ? "" : "s", first.reason, first.file.string());
   }
-  for (const Loss& loss : store::folded_losses(reader))
-    fmt::print(stderr, "tenscope: the run is not complete: {}\n", to_string(loss));
+  for (const Loss& loss : store::folded_losses(reader)) warn("the run is not complete: {}", to_string(loss));
   std::vector<std::string> running, crashed;
   for (const WriterInfo& writer : reader.writers()) {
     if (writer.running)
@@ -128,13 +127,12 @@ void warn_of_problems(const Reader& reader) {
       crashed.push_back(writer.folder);
   }
   if (!running.empty())
-    fmt::print(stderr, "tenscope: {} {} still being written: shown is what there is so far\n",
-               store::writers_text(running, reader), running.size() == 1 ? "is" : "are");
+    warn("{} {} still being written: shown is what there is so far", store::writers_text(running, reader),
+         running.size() == 1 ? "is" : "are");
   if (!crashed.empty())
-    fmt::print(stderr, "tenscope: {} {} in a crash: {} last events may be missing\n",
-               store::writers_text(crashed, reader), crashed.size() == 1 ? "ends" : "end",
-               crashed.size() == 1 ? "its" : "their");
-  if (reader.writers().empty()) fmt::print(stderr, "tenscope: the run is empty: no process recorded anything\n");
+    warn("{} {} in a crash: {} last events may be missing", store::writers_text(crashed, reader),
+         crashed.size() == 1 ? "ends" : "end", crashed.size() == 1 ? "its" : "their");
+  if (reader.writers().empty()) warn("the run is empty: no process recorded anything");
 }
 
 std::string losses_hint(const Reader& reader) {

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "core/json_writer.hpp"
 
 namespace tenscope::cli {
@@ -16,16 +19,19 @@ Action prepare_repair(CLI::App& app) {
     JsonWriter json(text);
     json.begin_object().key("runs").begin_array();
     for (const auto& run : find_runs(*path)) {
+      std::optional<Progress> progress(std::in_place, output.progress,
+                                       fmt::format("repairing {}", run.filename().string()));
       const std::vector<std::string> actions = repair(run);
+      progress.reset();
       json.begin_object().key("path").text(run.string()).key("actions").begin_array();
       for (const std::string& action : actions) json.text(action);
       json.end_array().end_object();
       if (output.json) continue;
-      fmt::print("{}: {}\n", run.string(), actions.empty() ? "nothing to repair" : "repaired");
-      for (const std::string& action : actions) fmt::print("  {}\n", action);
+      print("{}: {}\n", run.string(), actions.empty() ? "nothing to repair" : "repaired");
+      for (const std::string& action : actions) print("  {}\n", action);
     }
     json.end_array().end_object();
-    if (output.json) fmt::print("{}\n", text);
+    if (output.json) print_json(text);
     return kFine;
   };
 }

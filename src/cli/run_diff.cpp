@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <optional>
 #include <set>
 
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "cli/python.hpp"
 #include "compare/partial_diff.hpp"
 #include "core/json_writer.hpp"
@@ -36,13 +39,6 @@ std::vector<std::string> separated(const std::string& text) {
     begin = end + 1;
   }
   return words;
-}
-
-void show_progress(double done) {
-  constexpr int kWidth = 30;
-  const int filled = static_cast<int>(done * kWidth);
-  fmt::print(stderr, "\r[{:<{}}] {:3.0f} %", std::string(static_cast<std::size_t>(filled), '='), kWidth, 100 * done);
-  std::fflush(stderr);
 }
 
 // Python knows the cluster; what it hands back is merged, and not yet an answer.
@@ -141,20 +137,20 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
                           .with_budget = options.budget};
   if (options.budget && !options.dask.empty())
     throw Error(ErrorCode::InvalidArgument, "--budget compares all ranks in one process: it does not go with --dask");
-  if (output.progress) settings.on_progress = show_progress;
+  std::optional<Progress> progress(std::in_place, output.progress && options.dask.empty(), "comparing");
+  settings.on_progress = [&](double done) { progress->show(done); };
   const bool is_on_page = !options.html.empty() && options.dask.empty();
   const RunDiff diff = !options.dask.empty() ? diff_on_dask(a, b, settings, options, output)
                        : is_on_page          ? diff_on_page(a, b, settings, options.html)
                                              : diff_runs(a, b, settings);
   if (!options.html.empty() && !is_on_page) diff_on_page(a, b, settings, options.html);
-  if (output.progress) fmt::print(stderr, "\r{:40}\r", "");
+  progress.reset();
   if (!options.write_map.empty()) write_map(diff, options.write_map);
   if (output.json)
-    fmt::print("{}\n", report::run_diff_json(diff));
+    print_json(report::run_diff_json(diff));
   else
-    fmt::print("{}",
-               report::run_diff_text(
-                   diff, {.color = output.color, .top = options.top, .strict = options.strict, .width = output.width}));
+    print_text(report::run_diff_text(
+        diff, {.color = output.color, .top = options.top, .strict = options.strict, .width = output.width}));
   if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
   return report::is_difference(diff, options.strict) ? kDifferent : kFine;
 }
@@ -183,23 +179,23 @@ int diff_run_ranks(const std::string& run, const RunDiffFlags& options, const Ou
       json.end_array().key("rel_max").number(one.rel_max).end_object();
     }
     json.end_array().end_object();
-    fmt::print("{}\n", text);
+    print_json(text);
   } else if (coverage.compared == 0) {
-    fmt::print("nothing was compared: no two ranks have the same parameter, buffer or gradient\n");
+    print("nothing was compared: no two ranks have the same parameter, buffer or gradient\n");
   } else if (differences.empty()) {
-    fmt::print("the ranks are in step: parameters, buffers and gradients agree bit for bit\n");
+    print("the ranks are in step: parameters, buffers and gradients agree bit for bit\n");
   } else {
-    fmt::print("the ranks part at step {}: {} on rank {}\n", differences[0].place.step, differences[0].place.name,
-               differences[0].ranks[0]);
+    print("the ranks part at step {}: {} on rank {}\n", differences[0].place.step, differences[0].place.name,
+          differences[0].ranks[0]);
     for (std::size_t i = 0; i < differences.size() && i < options.top; ++i)
-      fmt::print("  {:<40} {:<8} step {:<6} {:.2g}\n", differences[i].place.name, differences[i].place.io,
-                 differences[i].place.step, differences[i].rel_max);
-    if (differences.size() > options.top) fmt::print("  ... {} more\n", differences.size() - options.top);
+      print("  {:<40} {:<8} step {:<6} {:.2g}\n", differences[i].place.name, differences[i].place.io,
+            differences[i].place.step, differences[i].rel_max);
+    if (differences.size() > options.top) print("  ... {} more\n", differences.size() - options.top);
   }
   if (!output.json && parts > 0)
-    fmt::print("{} not compared, shards or pipeline stages that one rank alone has: {}{}\n",
-               parts == 1 ? "1 tensor" : fmt::format("{} tensors", parts), coverage.not_compared[0],
-               parts > 1 ? ", ..." : "");
+    print("{} not compared, shards or pipeline stages that one rank alone has: {}{}\n",
+          parts == 1 ? "1 tensor" : fmt::format("{} tensors", parts), coverage.not_compared[0],
+          parts > 1 ? ", ..." : "");
   if (coverage.compared == 0) return kTrouble;
   return differences.empty() ? kFine : kDifferent;
 }

@@ -1,20 +1,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <langinfo.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <clocale>
+#include <cmath>
 #include <memory>
 #include <optional>
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
+#include "cli/terminal.hpp"
 #include "compare/operation.hpp"
 #include "core/json_writer.hpp"
 #include "kernels/summarize.hpp"
 #include "report/array_text.hpp"
+#include "report/curve.hpp"
 #include "report/histogram.hpp"
+#include "report/series.hpp"
 #include "report/slice.hpp"
 #include "report/table.hpp"
 #include "report/values.hpp"
@@ -35,11 +37,6 @@ struct ShowOptions {
   std::optional<std::int64_t> step, call;
   std::optional<int> rank;
 };
-
-bool is_utf8_terminal() {
-  std::setlocale(LC_CTYPE, "");
-  return std::string_view(::nl_langinfo(CODESET)) == "UTF-8" || !isatty(STDOUT_FILENO);
-}
 
 std::vector<EventId> find_events(const Reader& reader, const ShowOptions& options, const std::string& name) {
   std::vector<EventId> ids;
@@ -90,10 +87,13 @@ void write_histogram(JsonWriter& json, const Histogram& histogram) {
 }
 
 void print_elements(const TensorView& view, const Histogram& histogram, const Output& output) {
-  fmt::print("{}\n", array_text(view));
+  print("{}\n", Lines{array_text(view)});
   if (element_count(view.shape) < 2) return;
+  const bool is_constant = histogram.counts.empty() ||
+                           std::ranges::count_if(histogram.counts, [](std::int64_t count) { return count > 0; }) < 2;
+  if (is_constant) return;  // one bar tells nothing that the statistics do not
   const std::size_t width = std::min<std::size_t>(output.width, 100);
-  fmt::print("\n{}", histogram_text(histogram, width, is_utf8_terminal(), output.color));
+  print("\n{}", Lines{histogram_text(histogram, width, is_utf8_terminal(), output.color)});
 }
 
 // Of a tensor that is spread over ranks, all parts together.
@@ -118,15 +118,14 @@ int show_whole(const Reader& reader, const std::vector<EventId>& parts, const Sh
     write_elements(json, slice.view());
     write_histogram(json, histogram);
     json.end_object();
-    fmt::print("{}\n", text);
+    print_json(text);
     return kFine;
   }
-  fmt::print("{}  step {}  call {}  {}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call,
-             event.site);
-  fmt::print("{} {}, of {} parts (mesh {}, {}); --rank shows one of them\n", to_string(record.dtype),
-             shape_text(record.shape), parts.size(), shape_text(shard.mesh), fmt::join(shard.placements, " "));
-  if (!options.slice.empty()) fmt::print("slice [{}] {}\n", options.slice, shape_text(slice.view().shape));
-  fmt::print("{}\n", statistics_text(record, output.color));
+  print("{}  step {}  call {}  {}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call, event.site);
+  print("{} {}, of {} parts (mesh {}, {}); --rank shows one of them\n", to_string(record.dtype),
+        shape_text(record.shape), parts.size(), shape_text(shard.mesh), fmt::join(shard.placements, " "));
+  if (!options.slice.empty()) print("slice [{}] {}\n", options.slice, shape_text(slice.view().shape));
+  print("{}\n", Lines{statistics_text(record, output.color)});
   print_elements(slice.view(), histogram, output);
   return kFine;
 }
@@ -135,12 +134,12 @@ int show_whole(const Reader& reader, const std::vector<EventId>& parts, const Sh
 void print_operation(const Reader& reader, EventId id, const Event& event, const Output& output) {
   const compare::Operation operation = compare::read_operation(event);
   if (operation.full_name.empty()) {
-    fmt::print("{}\n", toned("goes into an operation, and no recorded one has made it", Tone::Dim, output.color));
+    print("{}\n", toned("goes into an operation, and no recorded one has made it", Tone::Dim, output.color));
     return;
   }
-  fmt::print("{}({}){}\n", operation.full_name, operation.args,
-             event.phase == Phase::Backward ? ", in the backward of" : "");
-  if (!operation.text.empty()) fmt::print("    {}   in {}\n", operation.text, operation.function);
+  print("{}({}){}\n", operation.full_name, operation.args,
+        event.phase == Phase::Backward ? ", in the backward of" : "");
+  if (!operation.text.empty()) print("    {}   in {}\n", operation.text, operation.function);
   for (const std::string& input : operation.inputs) {
     std::string made_by = "a tensor without plain bytes";
     for (EventId before = id; !input.empty() && before-- > 0;) {
@@ -150,7 +149,7 @@ void print_operation(const Reader& reader, EventId id, const Event& event, const
       made_by = fmt::format("{}  step {}  call {}", other.name, other.step, other.call);
       break;
     }
-    fmt::print("made of {}\n", made_by);
+    print("made of {}\n", made_by);
   }
 }
 
@@ -187,23 +186,55 @@ int show_tensor(const Reader& reader, EventId id, const ShowOptions& options, co
       json.null();
     write_histogram(json, histogram);
     json.end_object();
-    fmt::print("{}\n", text);
+    print_json(text);
     return is_missing ? kTrouble : kFine;
   }
-  fmt::print("{}  step {}  call {}  {}{}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call,
-             reader.writers()[reader.writer_index(id)].folder, event.site.empty() ? "" : "  " + event.site);
-  fmt::print("{} {}  {}  {}  {}\n", to_string(record.dtype), shape_text(record.shape), record.device,
-             bytes_text(static_cast<std::uint64_t>(element_count(record.shape)) * item_size(record.dtype)),
-             toned(record.fingerprint.hex(), Tone::Dim, output.color));
+  print("{}  step {}  call {}  {}{}\n", toned(event.name, Tone::Bold, output.color), event.step, event.call,
+        reader.writers()[reader.writer_index(id)].folder, event.site.empty() ? "" : "  " + event.site);
+  print("{} {}  {}  {}  {}\n", to_string(record.dtype), shape_text(record.shape), record.device,
+        bytes_text(static_cast<std::uint64_t>(element_count(record.shape)) * item_size(record.dtype)),
+        toned(record.fingerprint.hex(), Tone::Dim, output.color));
   if (event.io == Io::Op) print_operation(reader, id, event, output);
-  if (!options.slice.empty()) fmt::print("slice [{}] {}\n", options.slice, shape_text(slice->view().shape));
-  fmt::print("{}\n", statistics_text(record, output.color));
+  if (!options.slice.empty()) print("slice [{}] {}\n", options.slice, shape_text(slice->view().shape));
+  print("{}\n", Lines{statistics_text(record, output.color)});
   if (!slice) {
-    fmt::print("its bytes {}{}\n", is_missing ? "are not there" : "were not kept", why);
+    print("its bytes {}{}\n", is_missing ? "are not there" : "were not kept", why);
     return is_missing ? kTrouble : kFine;
   }
   print_elements(slice->view(), histogram, output);
   return kFine;
+}
+
+// The head of a list of values; of numbers, how they went over steps.
+void print_curve(const Reader& reader, const std::vector<EventId>& ids, const Output& output) {
+  std::vector<EventId> of_one;  // writer
+  for (const EventId id : ids)
+    if (reader.writer_index(id) == reader.writer_index(ids.front())) of_one.push_back(id);
+  const Series series = read_series(reader, of_one);
+  const Extent extent = extent_of(series);
+  const std::string name = toned(reader.name(ids.front()), kHeading, output.color);
+  if (series.points.size() < 2 || extent.is_empty) return print("{}\n", name);
+  const auto bad = std::ranges::count_if(series.points, [](const auto& point) { return !std::isfinite(point.value); });
+  const auto least = std::ranges::find(series.points, extent.least, &Series::Point::value);
+  const auto most = std::ranges::find(series.points, extent.most, &Series::Point::value);
+  print("{}  last {}  min {} (step {})  max {} (step {}){}{}\n\n", name,
+        number_in_words(reader.event(of_one.back()).value).value_or("-"), number_text(extent.least), least->step,
+        number_text(extent.most), most->step,
+        bad > 0 ? "  " + toned(fmt::format("NaN or Inf {}", bad), kBad, output.color) : "",
+        of_one.size() < ids.size()
+            ? fmt::format("  (drawn is {})", reader.writers()[reader.writer_index(ids.front())].folder)
+            : "");
+  print_text(curve_text({{&series, kName}}, {.width = std::min<std::size_t>(output.width, 100),
+                                             .height = 10,
+                                             .is_utf8 = is_utf8_terminal(),
+                                             .color = output.color}));
+  print_text("\n");
+}
+
+Cell shown_value(const EventValue& value, const Output& output) {
+  const auto number = number_of(value);
+  if (const auto words = number_in_words(value)) return Cell(*words, std::isfinite(*number) ? Tone::Plain : kBad);
+  return value_text(value, output.is_fitted ? 400 : 2000);
 }
 
 int show_values(const Reader& reader, const std::vector<EventId>& ids, const Output& output) {
@@ -221,11 +252,15 @@ int show_values(const Reader& reader, const std::vector<EventId>& ids, const Out
       json.end_object();
     }
     json.end_array().end_object();
-    fmt::print("{}\n", text);
+    print_json(text);
     return kFine;
   }
-  fmt::print("{}\n", toned(reader.name(ids.front()), Tone::Bold, output.color));
-  Table table({{"step", Align::Right}, {"call", Align::Right}, {"writer"}, {"value"}, {"site"}});
+  print_curve(reader, ids, output);
+  Table table({{"step", Align::Right},
+               {"call", Align::Right, Fit::Whole, 2},
+               {"writer", Align::Left, Fit::Whole, 3},
+               {"value", Align::Left, Fit::Words},
+               {"site", Align::Left, Fit::Middle, 1}});
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids.size() > kMostLines && i == kMostLines / 2) {
       table.add({"...", "", "", fmt::format("{} more", ids.size() - kMostLines), ""});
@@ -233,9 +268,9 @@ int show_values(const Reader& reader, const std::vector<EventId>& ids, const Out
     }
     const Event event = reader.event(ids[i]);
     table.add({std::to_string(event.step), std::to_string(event.call),
-               reader.writers()[reader.writer_index(ids[i])].folder, value_text(event.value, 2000), event.site});
+               reader.writers()[reader.writer_index(ids[i])].folder, shown_value(event.value, output), event.site});
   }
-  fmt::print("{}", table.text(output.color));
+  print_text(table.text(output.color, output.fitting()));
   return kFine;
 }
 
@@ -257,16 +292,16 @@ int list_sources(const Reader& reader, const std::vector<SourceFile>& sources, c
       json.end_object();
     }
     json.end_array().end_object();
-    fmt::print("{}\n", text);
+    print_json(text);
     return kFine;
   }
-  if (sources.empty()) fmt::print("the run keeps no sources\n");
-  Table table({{"lines", Align::Right}, {"size", Align::Right}, {"file"}});
+  if (sources.empty()) print("the run keeps no sources\n");
+  Table table({{"lines", Align::Right}, {"size", Align::Right}, {"file", Align::Left, Fit::Middle}});
   for (const SourceFile& source : sources)
     table.add({source.left_out.empty() ? std::to_string(source.line_count) : "-",
                source.left_out.empty() ? bytes_text(source.size_bytes) : "-",
                source.left_out.empty() ? source.file : fmt::format("{} (not kept: {})", source.file, source.left_out)});
-  if (!sources.empty()) fmt::print("{}", table.text(output.color));
+  if (!sources.empty()) print_text(table.text(output.color, output.fitting()));
   return kFine;
 }
 
@@ -294,7 +329,7 @@ int show_source(const Reader& reader, const std::string& file, const Output& out
                 fmt::format("{} was not kept: {}: {}", source.file, source.left_out, reader.path().string()));
   const std::string content = reader.source_text(source.fingerprint);
   if (!output.json) {
-    fmt::print("{}", content);
+    print_file(content);
     return kFine;
   }
   std::string text;
@@ -302,7 +337,7 @@ int show_source(const Reader& reader, const std::string& file, const Output& out
   json.begin_object().key("run").text(reader.path().string());
   write_source(json, source);
   json.key("text").text(content).end_object();
-  fmt::print("{}\n", text);
+  print_json(text);
   return kFine;
 }
 
@@ -329,7 +364,9 @@ Action prepare_show(CLI::App& app) {
     if (source->count() > 0) return show_source(reader, options->source, output);
     const std::vector<EventId> ids = find_events(reader, *options, find_name(reader, options->name));
     const EventId chosen = last_of_lowest_rank(reader, ids);
-    if (!reader.is_tensor(chosen)) return show_values(reader, ids, output);
+    const bool is_curve = !output.json && ids.size() > 1 && options->slice.empty() && !options->step &&
+                          !options->call && number_of(reader.event(chosen).value);
+    if (!reader.is_tensor(chosen) || is_curve) return show_values(reader, ids, output);
     const std::vector<EventId> parts = store::parts_of(reader, chosen);
     const bool is_whole = options->rank || parts.size() < 2;
     return is_whole ? show_tensor(reader, chosen, *options, output) : show_whole(reader, parts, *options, output);

@@ -13,9 +13,11 @@
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
 #include "compare/operation.hpp"
 #include "core/json_writer.hpp"
-#include "report/table.hpp"
+#include "report/series.hpp"
+#include "report/style.hpp"
 #include "report/values.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/glob.hpp"
@@ -55,12 +57,17 @@ bool is_at_line(const std::string& site, const std::string& pattern) {
 }
 
 std::string tensor_text(const TensorRecord& tensor, bool color) {
+  if (const auto number = number_in_words(tensor)) {
+    const bool is_bad = tensor.stats.nan + tensor.stats.pos_inf + tensor.stats.neg_inf > 0;
+    return fmt::format("{}  {}", toned(*number, is_bad ? kBad : Tone::Plain, color),
+                       toned(fmt::format("{}{}", to_string(tensor.dtype), shape_text(tensor.shape)), kFaint, color));
+  }
   std::string text =
       fmt::format("{}{}  min {}  max {}  mean {}", to_string(tensor.dtype), shape_text(tensor.shape),
                   extreme_text(tensor, false), extreme_text(tensor, true), number_text(tensor.stats.mean));
-  if (tensor.stats.nan > 0) text += toned(fmt::format("  NaN {}", tensor.stats.nan), Tone::Red, color);
+  if (tensor.stats.nan > 0) text += toned(fmt::format("  NaN {}", tensor.stats.nan), kBad, color);
   const std::int64_t infinite = tensor.stats.pos_inf + tensor.stats.neg_inf;
-  if (infinite > 0) text += toned(fmt::format("  Inf {}", infinite), Tone::Red, color);
+  if (infinite > 0) text += toned(fmt::format("  Inf {}", infinite), kBad, color);
   return text;
 }
 
@@ -72,20 +79,20 @@ class TreePrinter {
         output_(output),
         steps_(options.steps.empty() ? StepRange{} : parse_step_range(options.steps)) {}
 
-  void print() {
-    if (output_.json) fmt::print("{{\"run\":{},\"events\":[", json_text(reader_.path().string()));
+  void print_all() {
+    if (output_.json) print_text(fmt::format("{{\"run\":{},\"events\":[", json_text(reader_.path().string())));
     for (std::size_t writer = 0; writer < reader_.writers().size(); ++writer) {
       if (options_.rank && reader_.writers()[writer].rank != *options_.rank) continue;
       stacks_.clear();
       tensors_.clear();
       if (!output_.json && reader_.writers().size() > 1) {
-        fmt::print("{}\n", toned(reader_.writers()[writer].folder, Tone::Bold, output_.color));
+        print("{}\n", toned(reader_.writers()[writer].folder, kHeading, output_.color));
       }
       for (EventId id = 0; id < reader_.event_count(); ++id) {
         if (reader_.writer_index(id) == writer) pass(id);
       }
     }
-    if (output_.json) fmt::print("]}}\n");
+    if (output_.json) print_text("]}\n");
   }
 
  private:
@@ -186,16 +193,16 @@ class TreePrinter {
   void print_event(EventId id, const Event& event, std::size_t depth) {
     if (output_.json) return print_json(id, event, depth);
     const double seconds = static_cast<double>(event.time_ns - *start_ns_) / 1e9;
-    const std::string time = toned(fmt::format("{:>11.6f}", seconds), Tone::Dim, output_.color);
-    const std::string site = event.site.empty() ? "" : toned("  " + event.site, Tone::Dim, output_.color);
-    fmt::print("{}  {:{}}{}{}\n", time, "", 2 * std::min<std::size_t>(depth, 40), text_of(event), site);
+    const std::string time = toned(fmt::format("{:>9.6f} s", seconds), kFaint, output_.color);
+    const std::string site = event.site.empty() ? "" : toned("  " + event.site, kFaint, output_.color);
+    print("{}  {:{}}{}{}\n", time, "", 2 * std::min<std::size_t>(depth, 40), text_of(event), site);
   }
 
   std::string text_of(const Event& event) {
     const bool color = output_.color;
     switch (event.kind) {
       case EventKind::Enter:
-        return fmt::format("→ {}", toned(call_name(event), Tone::Bold, color));
+        return fmt::format("→ {}", toned(call_name(event), kHeading, color));
       case EventKind::Exit: {
         std::string text = fmt::format("← {}", call_name(event));
         const std::string duration = meta_text(parser_, event.meta, "duration_ns");
@@ -203,26 +210,25 @@ class TreePrinter {
         const auto parsed = std::from_chars(duration.data(), duration.data() + duration.size(), ns);
         if (!duration.empty() && parsed.ec == std::errc()) text += "  " + duration_text(ns);
         const std::string raised = meta_text(parser_, event.meta, "raised");
-        if (!raised.empty()) text += "  " + toned("raised " + raised, Tone::Red, color);
+        if (!raised.empty()) text += "  " + toned("raised " + raised, kBad, color);
         return text;
       }
       case EventKind::Change: {
         const std::string old = meta_text(parser_, event.meta, "old");
-        std::string text = fmt::format("{}: {}{}", toned(event.name, Tone::Cyan, color), old.empty() ? "" : old + " → ",
-                                       value_of(event));
-        if (!other_.empty()) text += toned("  other " + other_, Tone::Yellow, color);
+        std::string text =
+            fmt::format("{}: {}{}", toned(event.name, kName, color), old.empty() ? "" : old + " → ", value_of(event));
+        if (!other_.empty()) text += toned("  other " + other_, kDoubt, color);
         return text;
       }
       case EventKind::Value:
         if (event.io == Io::Op) return operation_text(event);
-        return fmt::format("{} = {}", toned(event.name, Tone::Cyan, color), value_of(event));
+        return fmt::format("{} = {}", toned(event.name, kName, color), value_of(event));
       case EventKind::Step:
-        return toned(fmt::format("step {}", event.step), Tone::Yellow, color);
+        return toned(fmt::format("step {}", event.step), kDoubt, color);
       case EventKind::Note:
-        return toned(fmt::format("note {}{}", event.name, event.meta.empty() ? "" : " " + event.meta), Tone::Dim,
-                     color);
+        return toned(fmt::format("note {}{}", event.name, event.meta.empty() ? "" : " " + event.meta), kFaint, color);
       case EventKind::Dropped:
-        return toned(fmt::format("{} events dropped: {}", value_of(event), event.name), Tone::Red, color);
+        return toned(fmt::format("{} events dropped: {}", value_of(event), event.name), kBad, color);
     }
     return "";
   }
@@ -230,11 +236,11 @@ class TreePrinter {
   // "softmax(dim=-1) = float32[...]": of the module that it is shown in, else with its path.
   std::string operation_text(const Event& event) const {
     const compare::Operation operation = compare::read_operation(event);
-    std::string text = toned(operation.name, Tone::Cyan, output_.color);
+    std::string text = toned(operation.name, kName, output_.color);
     if (!operation.args.empty()) text += fmt::format("({})", operation.args);
     if (event.phase == Phase::Backward) text = fmt::format("backward of {}: {}", shown_module(event), text);
     text += fmt::format(" = {}", value_of(event));
-    return operation.text.empty() ? text : text + toned("  " + operation.text, Tone::Dim, output_.color);
+    return operation.text.empty() ? text : text + toned("  " + operation.text, kFaint, output_.color);
   }
 
   static std::string shown_module(const Event& event) { return event.scope.empty() ? "the program" : event.scope; }
@@ -243,7 +249,7 @@ class TreePrinter {
     if (const auto* tensor = std::get_if<TensorRecord>(&event.value)) return tensor_text(*tensor, output_.color);
     const auto* number = std::get_if<double>(&event.value);
     const bool is_bad = number && !std::isfinite(*number);
-    return toned(value_text(event.value, 200), is_bad ? Tone::Red : Tone::Plain, output_.color);
+    return toned(value_text(event.value, 200), is_bad ? kBad : Tone::Plain, output_.color);
   }
 
   void print_json(EventId id, const Event& event, std::size_t depth) {
@@ -280,7 +286,7 @@ class TreePrinter {
     if (!std::holds_alternative<std::monostate>(event.value))
       write_value(json.key(is_tensor ? "tensor" : "value"), event.value);
     json.end_object();
-    fmt::print("{}{}", std::exchange(is_first_, false) ? "" : ",\n", text);
+    print_text((std::exchange(is_first_, false) ? "" : ",\n") + text);
   }
 
   const Reader& reader_;
@@ -311,7 +317,7 @@ Action prepare_tree(CLI::App& app) {
   return [options](const Output& output) {
     const Reader reader = open_run(options->run);
     warn_of_problems(reader);
-    TreePrinter(reader, *options, output).print();
+    TreePrinter(reader, *options, output).print_all();
     return kFine;
   };
 }

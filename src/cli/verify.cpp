@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <tuple>
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
+#include "cli/progress.hpp"
 #include "core/json_writer.hpp"
 #include "report/table.hpp"
 #include "store/run_folder.hpp"
@@ -20,18 +20,11 @@ namespace tenscope::cli {
 using namespace report;
 namespace {
 
-// Draws on stderr, at most ten times a second.
-store::Progress progress_bar(const std::string& what) {
-  using Clock = std::chrono::steady_clock;
-  return [what, next = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
-    if (Clock::now() < next || total == 0) return;
-    next = Clock::now() + std::chrono::milliseconds(100);
-    constexpr std::uint64_t kWidth = 30;
-    const std::uint64_t filled = done * kWidth / total;
-    fmt::print(stderr, "\rchecking {} [{:#<{}}{:.<{}}] {}%\033[K", what, "", filled, "", kWidth - filled,
-               done * 100 / total);
-    std::fflush(stderr);
-  };
+std::vector<Problem> verify_run(const std::filesystem::path& run, const Output& output) {
+  Progress progress(output.progress, fmt::format("checking {}", run.filename().string()));
+  return store::verify(run, [&](std::uint64_t done, std::uint64_t total) {
+    if (total > 0) progress.show(static_cast<double>(done) / static_cast<double>(total));
+  });
 }
 
 // A line each; what several writers have alike, as one.
@@ -61,10 +54,9 @@ void print_problems(const std::vector<Problem>& problems, const Reader& reader) 
   }
   for (const auto& [first, file, reason, folders] : groups) {
     if (folders.size() == 1)
-      fmt::print("  {} at {}: {}\n", first->file.lexically_proximate(reader.path()).string(), first->offset,
-                 first->reason);
+      print("  {} at {}: {}\n", first->file.lexically_proximate(reader.path()).string(), first->offset, first->reason);
     else
-      fmt::print("  {}{}{}: {}\n", file, file.empty() ? "" : " of ", store::writers_text(folders, reader), reason);
+      print("  {}{}{}: {}\n", file, file.empty() ? "" : " of ", store::writers_text(folders, reader), reason);
   }
 }
 
@@ -79,9 +71,7 @@ Action prepare_verify(CLI::App& app) {
     json.begin_object().key("runs").begin_array();
     bool is_fine = true;
     for (const auto& run : find_runs(*path)) {
-      const std::vector<Problem> problems =
-          store::verify(run, output.progress ? progress_bar(run.filename().string()) : nullptr);
-      if (output.progress) fmt::print(stderr, "\r\033[K");
+      const std::vector<Problem> problems = verify_run(run, output);
       is_fine &= problems.empty();
       const Reader reader(run);
       json.begin_object().key("path").text(run.string()).key("problems").begin_array();
@@ -93,16 +83,16 @@ Action prepare_verify(CLI::App& app) {
       write_losses(json, reader);
       json.end_object();
       if (output.json) continue;
-      fmt::print("{}: {}\n", run.string(),
-                 problems.empty() ? toned("every checksum and fingerprint is right", Tone::Green, output.color)
-                                  : toned(fmt::format("{} problem{}", problems.size(), problems.size() == 1 ? "" : "s"),
-                                          Tone::Red, output.color));
+      print("{}: {}\n", run.string(),
+            problems.empty() ? toned("every checksum and fingerprint is right", Tone::Green, output.color)
+                             : toned(fmt::format("{} problem{}", problems.size(), problems.size() == 1 ? "" : "s"),
+                                     Tone::Red, output.color));
       print_problems(problems, reader);
       for (const Loss& loss : store::folded_losses(reader))
-        if (loss.is_limit) fmt::print("  no damage, but a limit that was set: {}\n", to_string(loss));
+        if (loss.is_limit) print("  no damage, but a limit that was set: {}\n", to_string(loss));
     }
     json.end_array().end_object();
-    if (output.json) fmt::print("{}\n", text);
+    if (output.json) print_json(text);
     return is_fine ? kFine : kDifferent;
   };
 }

@@ -16,6 +16,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/open_run.hpp"
+#include "cli/print.hpp"
 #include "core/json_writer.hpp"
 #include "server/server.hpp"
 #include "viewer/export.hpp"
@@ -90,16 +91,14 @@ void tell(const server::Server& server, const Output& output) {
     JsonWriter json(text);
     json.begin_object().key("url").text(server.url()).key("port").number(server.port());
     json.key("token").text(server.token()).end_object();
-    fmt::print("{}\n", text);
+    print_json(text);
   } else {
-    fmt::print("tenscope view: {} (Ctrl-C ends it)\n", server.url());
+    print("tenscope view: {} (Ctrl-C ends it)\n", server.url());
     if (const std::string tunnel = tunnel_command(server.port()); server.is_loopback() && !tunnel.empty())
-      fmt::print("from the machine in front of you: {}\n", tunnel);
+      print("from the machine in front of you: {}\n", tunnel);
   }
-  std::fflush(stdout);
-  if (!server.is_loopback())
-    fmt::print(stderr,
-               "tenscope: others on the network who know the token can read this, and it is sent unencrypted\n");
+  flush_output();
+  if (!server.is_loopback()) warn("others on the network who know the token can read this, and it is sent unencrypted");
 }
 
 int view(const Options& options, const Output& output) {

@@ -54,7 +54,8 @@ std::vector<std::string> nearest(std::string_view word, std::span<const std::str
   }
   std::stable_sort(scored.begin(), scored.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> result;
-  for (std::size_t i = 0; i < std::min(limit, scored.size()); ++i) result.push_back(*scored[i].second);
+  for (const auto& [score, candidate] : scored)
+    if (result.size() < limit && std::ranges::find(result, *candidate) == result.end()) result.push_back(*candidate);
   return result;
 }
 

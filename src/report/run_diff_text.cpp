@@ -23,8 +23,10 @@ class TextReport {
   TextReport(const RunDiff& diff, const RunDiffTextOptions& options) : diff_(diff), options_(options) {}
 
   std::string write() {
-    const char* color = diff_.within_tolerance() ? "32" : diff_.verdict == DiffVerdict::Differs ? "31" : "33";
-    line(bold(run_diff_answer(diff_, options_.strict), color));
+    const Tone tone = diff_.within_tolerance()                ? Tone::BoldGreen
+                      : diff_.verdict == DiffVerdict::Differs ? Tone::BoldRed
+                                                              : Tone::BoldYellow;
+    line(toned(run_diff_answer(diff_, options_.strict), tone, options_.color));
     settings();
     for (const DiffNote& note : diff_.notes)
       if (is_of_weights(note)) field("weights", note_in_words(note));
@@ -46,9 +48,6 @@ class TextReport {
 
  private:
   void line(const std::string& text) { out_ += text + "\n"; }
-  std::string bold(const std::string& text, const char* color) const {
-    return options_.color ? fmt::format("\x1b[1;{}m{}\x1b[0m", color, text) : text;
-  }
   void field(std::string_view name, const std::string& text) { line(fmt::format("  {:<14} {}", name, text)); }
 
   void fields(std::string_view name, const std::vector<std::string>& lines) {
@@ -85,9 +84,12 @@ class TextReport {
     for (const std::string& text : code.lines) {
       const char mark = text.empty() ? ' ' : text.front();
       const bool is_of_file = text.starts_with("--- ") || text.starts_with("+++ ");
-      const char* color = is_of_file ? "1" : mark == '-' ? "31" : mark == '+' ? "32" : mark == '@' ? "36" : "";
-      const bool is_colored = options_.color && *color != 0;
-      field("", is_colored ? fmt::format("\x1b[{}m{}\x1b[0m", color, text) : text);
+      const Tone tone = is_of_file    ? kHeading
+                        : mark == '-' ? kBad
+                        : mark == '+' ? kGood
+                        : mark == '@' ? kName
+                                      : Tone::Plain;
+      field("", toned(text, tone, options_.color));
     }
     if (code.left_out > 0) field("", fmt::format("... {} more of this", plural(code.left_out, "line")));
   }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/printable.hpp"
 #include "report/run_diff.hpp"
 #include "report/values.hpp"
 
@@ -177,7 +178,7 @@ std::string plural(std::size_t count, std::string_view one) {
   return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
 }
 
-std::string module_in_words(const std::string& path) { return path.empty() ? "the model" : path; }
+std::string module_in_words(const std::string& path) { return path.empty() ? "the model" : printable(path); }
 
 std::string blamed_in_words(const DiffPlace& place) {
   return place.module.empty() && place.is_function && !place.cls.empty() ? place.cls : module_in_words(place.module);
@@ -193,13 +194,14 @@ std::string moment_in_words(const DiffPlace& place) {
 
 std::string tensor_in_words(const DiffOrigin& origin) {
   const DiffPlace& place = origin.place;
+  const std::string name = printable(place.name);
   if (place.io == "loss") return "the loss";
-  if (place.io == "grad") return "gradient of " + place.name;
-  if (place.io == "param") return "parameter " + place.name;
-  if (place.io == "buffer") return "buffer " + place.name;
+  if (place.io == "grad") return "gradient of " + name;
+  if (place.io == "param") return "parameter " + name;
+  if (place.io == "buffer") return "buffer " + name;
   if (place.io == "input" && origin.seen_in.empty())
-    return fmt::format("input of {} ({})", blamed_in_words(place), place.name);
-  return place.name;
+    return fmt::format("input of {} ({})", blamed_in_words(place), name);
+  return name;
 }
 
 std::string place_in_words(const DiffPlace& place) {

@@ -5,16 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "report/layout.hpp"
+#include "report/style.hpp"
+
 namespace tenscope::report {
-
-// How a piece of text stands out on a terminal.
-enum class Tone { Plain, Bold, Dim, Red, Green, Yellow, Cyan };
-
-// `text` with the escape codes of its tone where `color` is on.
-std::string toned(std::string_view text, Tone tone, bool color);
-
-// How many columns a UTF-8 text takes on a terminal, one per code point.
-std::size_t display_width(std::string_view text) noexcept;
 
 struct Cell {
   std::string text;
@@ -26,22 +20,35 @@ struct Cell {
 
 enum class Align { Left, Right };
 
-// A table of text, two spaces between columns. The head is dim. Where it is wider than the terminal, each row takes
-// several lines: what stands first alone, the rest below it.
+// What a column does where the table is wider than the terminal: stays whole, has its long cells shortened in the
+// middle, or broken at words into several lines.
+enum class Fit { Whole, Middle, Words };
+
+// The columns that go before names are shortened to less than they should be.
+inline constexpr int kLastBeforeNames = 7;
+
+// A table of text, two spaces between columns. The head is dim. Where it is wider than the terminal, long names are
+// shortened, and columns go in the order of their `leaves`; where that is not enough each row takes several lines: what
+// stands first alone, the rest below it. Names may hold anything: what a terminal would obey is written out.
 class Table {
  public:
   struct Column {
     std::string head;
     Align align = Align::Left;
+    Fit fit = Fit::Whole;
+    int leaves = 0;  // 1 is the first to go; 0: it stays
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  void add(std::vector<Cell> row);
   bool empty() const noexcept { return rows_.empty(); }
   std::string text(bool color, std::size_t width = 0) const;  // a line break behind every row; 0: any width
 
  private:
+  std::vector<std::size_t> natural_widths() const;
   std::string narrow_text(bool color, std::size_t width) const;
+  std::string aligned_text(const std::vector<std::size_t>& shown, const std::vector<std::size_t>& widths, bool color,
+                           bool is_fitted) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;

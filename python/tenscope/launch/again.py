@@ -132,6 +132,7 @@ def environment_of(recorded: Recorded) -> dict[str, str]:
     then = {name: value for name, value in recorded.relevant_environment.items() if not _LAUNCHERS.match(name)}
     environment = {name: value for name, value in os.environ.items() if not _LAUNCHERS.match(name)} | then
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # of sources that may stand in for others
+    environment["TENSCOPE_QUIET"] = "1"
     return without_recording(environment)
 
 

@@ -22,7 +22,7 @@ from tenscope.launch import session
 from tenscope.launch.options import Options
 from tenscope.launch.when_imported import WhenImported
 from tenscope.metadata.runtime import note_program
-from tenscope.recording import ranks
+from tenscope.recording import announce, ranks
 from tenscope.recording.callers import OWN_FOLDER
 from tenscope.recording.endings import exit_code
 from tenscope.recording.replace import check_name, remove_run
@@ -31,10 +31,12 @@ from tenscope.recording.say import say, shown_path
 
 _SITE = str(Path(__file__).parent / "site")
 _ended_by: BaseException | None = None
+_said_where = False
 
 
 def choose_folder(out: str, name: str | None, replace: bool = False) -> Path:
     """The run's folder. Inside a recorded program it is that program's, and the ranks of a launcher agree on one."""
+    global _said_where
     if not name and os.environ.get("TENSCOPE_RUN"):
         return Path(os.environ["TENSCOPE_RUN"]).absolute()
     check_name(name or "")
@@ -50,6 +52,7 @@ def choose_folder(out: str, name: str | None, replace: bool = False) -> Path:
         chosen = ranks.free_name(base, name) if name else ""
     if name and chosen != name and rank == 0:
         say(f"recording into {shown_path(base / chosen)}: {shown_path(base / name)} exists")
+        _said_where = True
     return base / (chosen or ranks.free_name(base, time.strftime("%Y%m%d_%H%M%S")))
 
 
@@ -62,6 +65,8 @@ def arm(folder: Path, options: Options, noise: int = 0) -> None:
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{_SITE}{os.pathsep}{inherited}" if inherited else _SITE
     _arm()
+    if ranks.here()[0] == 0 and not _said_where:
+        announce.begin(folder)
     atexit.register(_end, folder, os.getpid(), noise)
 
 
@@ -91,14 +96,14 @@ def ended(error: BaseException) -> None:
 
 
 def _end(folder: Path, pid: int, noise: int) -> None:
-    """Says where the recording is, on a terminal, and in the run that nothing was seen, where that is so."""
+    """Says what was recorded, and in the run that nothing was seen, where that is so."""
     if os.getpid() != pid:
         return
     if not folder.exists():
         session.open_run().record("not_seen", kind="note", site="", meta={"reason": "no torch module was called"})
-    session.finish(_ended_by)
-    if sys.stderr is not None and sys.stderr.isatty() and folder.exists():
-        say(f"recorded into {shown_path(folder)}")
+    events, spent_ns = session.finish(_ended_by)
+    if ranks.here()[0] == 0:
+        announce.end(folder, events, spent_ns)
     if session.options().against:
         _end_compared(folder)
     if noise:

@@ -18,9 +18,10 @@ import types
 from tenscope.errors import Error
 from tenscope.launch import autorun
 from tenscope.launch.options import Options
-from tenscope.recording import ranks
+from tenscope.recording import announce, ranks
 from tenscope.recording.say import say, shown_path
 from tenscope.recording.selectors import AROUND
+from tenscope.recording.sizes import bytes_of
 
 
 def _steps(text: str) -> tuple[int, int | None]:
@@ -39,13 +40,10 @@ def _where_of_ops(text: str) -> str:
 
 
 def _size(text: str) -> int:
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-    number = text.upper().removesuffix("B").removesuffix("I")
-    factor = units.get(number[-1:], 1)
     try:
-        return int(float(number.rstrip("KMGT")) * factor)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes (as 500M, 2G)") from None
+        return bytes_of(text, "--max-bytes")
+    except Error as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _positive(text: str) -> int:
@@ -59,7 +57,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="tenscope run",
         usage="tenscope run [options] script.py [args...]\n       tenscope run [options] -m module [args...]\n"
         "       tenscope run [options] --onnx model.onnx --inputs x.npz",
-        description="Records a PyTorch script with no change to it, or an ONNX model.",
+        description="Records a PyTorch script with no change to it, or an ONNX model.\n\nexamples:\n"
+        "  tenscope run train.py --epochs 1\n"
+        "  tenscope run --name baseline --steps 0:3 train.py\n"
+        "  tenscope run --stats -m package.train\n"
+        "  tenscope run --against runs/baseline train.py",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--out", default="runs", metavar="DIR", help="base folder (default: runs)")
@@ -73,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="no modules whose path matches")
     parser.add_argument("--every", type=_positive, default=1, metavar="N", help="only each N-th step")
     parser.add_argument("--steps", type=_steps, default=(0, None), metavar="A:B", help="only steps A to B-1")
-    parser.add_argument("--max-bytes", type=_size, default=0, metavar="SIZE", help="a budget for each process (2G)")
+    parser.add_argument(
+        "--max-bytes", type=_size, default=0, metavar="SIZE", help="a budget for each process: 500M, '2 GB'"
+    )
     parser.add_argument("--no-sources", action="store_true", help="do not keep the text of the code that is recorded")
     parser.add_argument(
         "--ops",
@@ -169,8 +174,8 @@ def _run_onnx(parser: argparse.ArgumentParser, options: argparse.Namespace, prog
     except (Error, ImportError) as error:
         sys.stderr.write(f"tenscope run: {error}\n")
         sys.exit(2)
-    if sys.stderr is not None and sys.stderr.isatty():
-        say(f"recorded into {shown_path(folder)}")
+    if not announce.is_quiet():
+        say(f"recorded into {shown_path(folder)}; next: tenscope ls {shown_path(folder)}")
 
 
 def main(words: list[str]) -> None:
@@ -264,8 +269,10 @@ def _reference(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         reference = resolve(options.against)
     except Error as error:
         parser.error(str(error))
-    if options.name and options.replace and os.path.realpath(os.path.join(options.out, options.name)) == str(
-        reference.resolve()
+    if (
+        options.name
+        and options.replace
+        and os.path.realpath(os.path.join(options.out, options.name)) == str(reference.resolve())
     ):
         parser.error(f"--replace would remove the run that is compared with: {options.against}")
     return str(reference)

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from tenscope import _core
 
-_STYLES = {"dim": "2", "name": "1;36", "note": "33", "bad": "1;31", "head": "1"}
+_STYLES = {"dim": "2", "name": "36", "note": "33", "bad": "31", "head": "1"}  # as src/report/style.cpp
 
 
 class Painter:
@@ -44,7 +44,7 @@ def describe(value: object, limit: int = 100, *, is_snapshot: bool = False) -> s
     """One line: a tensor's shape, dtype, device, statistics; a container's length and what is in it; else the value."""
     snapshot = value if is_snapshot or isinstance(value, _core.TensorValue) else _core.snapshot(value, 0)
     if isinstance(snapshot, _core.TensorValue):
-        return repr(snapshot)[1:-1]
+        return _number(snapshot) if snapshot.shape == () else repr(snapshot)[1:-1]
     if isinstance(snapshot, (list, tuple, set, frozenset)) and not _is_small(snapshot):
         inside = ", ".join(dict.fromkeys(_kind(item) for item in list(snapshot)[:20]))
         return _cut(f"{type(value).__name__} of {_size(snapshot)}: {inside}", limit)
@@ -52,6 +52,15 @@ def describe(value: object, limit: int = 100, *, is_snapshot: bool = False) -> s
         inside = ", ".join(f"{key}: {_kind(item)}" for key, item in list(snapshot.items())[:20])
         return _cut(f"{type(value).__name__} of {_size(snapshot.values())}: {inside}", limit)
     return _cut(snapshot if isinstance(snapshot, str) and not isinstance(value, str) else repr(snapshot), limit)
+
+
+def _number(tensor: _core.TensorValue) -> str:
+    """A tensor without axes is its value: 2.31 float32."""
+    kind, text = tensor.dtype, repr(tensor)[1:-1]
+    if tensor.nan or tensor.inf or kind.startswith("complex"):
+        return text
+    value = f"{tensor.mean:.6g}" if "float" in kind else bool(tensor.mean) if kind == "bool" else int(tensor.min)
+    return f"{value} {kind}" + ("" if tensor.device == "cpu" else f" {tensor.device}")
 
 
 def _is_small(items) -> bool:
@@ -75,7 +84,7 @@ def _kind(item: object) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    text = text.replace("\n", " ")
+    text = _core.printable(text.replace("\n", " "))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

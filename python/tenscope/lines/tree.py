@@ -157,7 +157,7 @@ class _Branch:
             meta["raised"] = f"{type(error).__name__}: {error}"
         if self.paint is not None:
             outcome = describe(result) if error is None else self.paint("bad", meta["raised"])
-            self.line(depth, f"└─ {outcome} {self.paint('dim', f'{elapsed_ns / 1e6:.3g} ms')}")
+            self.line(depth, f"└─ {outcome} {self.paint('dim', f'({elapsed_ns / 1e6:.3g} ms)')}")
         if result is not None:
             self.note("value", f"{self.name}.output", result, io="output", scope=self.name)
         self.note("exit", self.name, scope=self.name, cls=self.name, meta=json.dumps(meta))

@@ -102,8 +102,9 @@ class _LastChanges(Sequence):
     def __len__(self) -> int:
         return len(self._now())
 
-    def __getitem__(self, index: int) -> _core.Change:
-        return self._now()[index]
+    def __getitem__(self, index: int | slice | str) -> _core.Change | list[_core.Change]:
+        now = self._now()
+        return snapshots.no_changes_of(index, now) if isinstance(index, str) and not now else now[index]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._now(), name)

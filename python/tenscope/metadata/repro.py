@@ -167,7 +167,9 @@ def differences(recorded: Recorded) -> dict[str, list]:
     then, now = recorded.packages["all_packages"], packages.all_packages()
     found["packages"] = [[n, then.get(n), now.get(n)] for n in sorted({*then, *now}) if then.get(n) != now.get(n)]
     then, now = recorded.runtime["environment_variables"], runtime.environment()
-    for name in sorted({*then, *now} - _EVERY_SHELL_DIFFERS):
+    for name in sorted({*then, *now} - _EVERY_SHELL_DIFFERS - {*recorded.runtime.get("set_by_the_program", ())}):
+        if name.startswith("TENSCOPE_"):
+            continue  # how it was recorded, not how it ran
         if then.get(name) != now.get(name) and runtime.REDACTED not in (then.get(name), now.get(name)):
             found["environment"].append([name, then.get(name), now.get(name)])
     for package in (recorded.git.get("runtime_modifications") or {}).values():

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 
 REDACTED = "<redacted>"
 
@@ -44,9 +45,35 @@ def environment() -> dict[str, str]:
     keep_all = os.environ.get("TENSCOPE_ENV") == "all"
     return {
         name: REDACTED if not keep_all and value and looks_secret(name, value) else value
-        for name, value in sorted(os.environ.items())
-        if name != PROGRAM_VARIABLE
+        for name, value in sorted(_programs_own(os.environ).items())
     }
+
+
+def _programs_own(variables: Mapping[str, str]) -> dict[str, str]:
+    """Without what `tenscope run` has put there for the processes that the program starts."""
+    own = {name: value for name, value in variables.items() if name not in _RUN_VARIABLES}
+    if "PYTHONPATH" in own:
+        folders = [folder for folder in own["PYTHONPATH"].split(os.pathsep) if not _is_our_site(folder)]
+        own["PYTHONPATH"] = os.pathsep.join(folders)
+        if not folders:
+            del own["PYTHONPATH"]
+    return own
+
+
+def _is_our_site(folder: str) -> bool:
+    return folder.endswith(os.path.join("tenscope", "launch", "site"))
+
+
+def set_meanwhile() -> list[str]:
+    """The names of variables that this process did not begin with: the program sets them, or a library (torch)."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            pairs = (entry.split(b"=", 1) for entry in file.read().split(b"\0") if b"=" in entry)
+            before = {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}
+    except OSError:
+        return []
+    before, now = _programs_own(before), _programs_own(os.environ)
+    return sorted(name for name in now if now[name] != before.get(name))
 
 
 def full_command() -> str:
@@ -59,6 +86,9 @@ def full_command() -> str:
 
 # What `tenscope run` was told to run, for the processes that it starts: their own command is not the program's.
 PROGRAM_VARIABLE = "TENSCOPE_RUN_PROGRAM"
+
+
+_RUN_VARIABLES = (PROGRAM_VARIABLE, "TENSCOPE_RUN", "TENSCOPE_RUN_OPTIONS")
 
 
 def note_program() -> None:
@@ -84,6 +114,7 @@ def collect() -> dict:
         **_program(),
         "command": {"executable": sys.executable, "argv": list(sys.argv), "full_command": full_command()},
         "environment_variables": environment(),
+        "set_by_the_program": set_meanwhile(),
         "working_directory": os.getcwd(),
         "timestamp": datetime.datetime.now().astimezone().isoformat(),
     }

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenscope import _core
+
 if TYPE_CHECKING:
     from tenscope.reading.recording import Event, Recording
 
@@ -51,7 +53,7 @@ def marks(stats: Any) -> str:
 
 
 def event_line(event: Event) -> str:
-    where = f"{event.kind} {event.name}".strip() + f" step {event.step}"
+    where = f"{event.kind} {_core.printable(event.name)}".strip() + f" step {event.step}"
     if event.call > 0:
         where += f" call {event.call}"
     if event.rank:
@@ -71,9 +73,13 @@ def _rows(run: Recording) -> list[tuple[str, ...]]:
         if event.is_tensor:
             stats = event.stats
             told = (stats.mean, stats.std, stats.min, stats.max)
-            rows.append((name, event.dtype, str(list(event.shape)), steps, *map(number, told), marks(stats)))
+            rows.append(
+                (_core.printable(name), event.dtype, str(list(event.shape)), steps, *map(number, told), marks(stats))
+            )
         else:
-            rows.append((name, type(event.value).__name__, "", steps, brief(event.value, 24), "", "", "", ""))
+            rows.append(
+                (_core.printable(name), type(event.value).__name__, "", steps, brief(event.value, 24), "", "", "", "")
+            )
     return rows
 
 
@@ -128,6 +134,16 @@ def recording_html(run: Recording) -> str:
     )
 
 
+def _number(event: Event) -> Any:
+    """The number that a tensor without axes is; None of others. Its statistics are of the one element."""
+    stats = event.stats
+    if event.shape != () or event.dtype.startswith("complex"):
+        return None
+    if stats.nan or stats.pos_inf or stats.neg_inf:
+        return math.nan if stats.nan else math.inf if stats.pos_inf else -math.inf
+    return bool(stats.min) if event.dtype == "bool" else int(stats.min) if "int" in event.dtype else stats.min
+
+
 def frame(run: Recording) -> Any:
     import pandas
 
@@ -139,7 +155,7 @@ def frame(run: Recording) -> Any:
         stats = event.stats
         row = {c: getattr(event, c) for c in (*columns, *rest) if c not in ("value", "time")}
         row["time"] = event.time_ns
-        row["value"] = None if event.is_tensor else event.value
+        row["value"] = _number(event) if event.is_tensor else event.value
         row.update({c: None if stats is None else getattr(stats, c) for c in told})
         rows.append(row)
     table = pandas.DataFrame(rows, columns=[*columns, *told, *rest])

@@ -16,10 +16,11 @@ from typing import Any
 from tenscope import _core
 from tenscope.errors import Error, RecordingWarning, UsageError
 from tenscope.metadata.store import MetadataStore
-from tenscope.recording import ranks
+from tenscope.recording import announce, ranks
 from tenscope.recording.endings import note_ending, uncaught, watch_threads
 from tenscope.recording.replace import check_name, remove_run
 from tenscope.recording.say import say, shown_path
+from tenscope.recording.sizes import bytes_of
 from tenscope.recording.sources import KeptSources
 
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
@@ -50,7 +51,7 @@ class Run(_core.Run):
     name           the folder below `base`; ranks that give the same name record into one run
     replace        an earlier run of that name is removed first; else the new one becomes `name_2`, and a line says so
     durability     "process": what was recorded survives the death of the process; "disk": a power cut too
-    max_bytes      a budget for this process' files; 0 for none
+    max_bytes      a budget for this process' files, a number or "1 GB"; 0 for none
     keep           past the budget: "first" keeps no bytes of what does not fit, "last" drops the oldest segments
     segment_bytes  size of one file of tensors; 0 for the default
     strict         raise what goes wrong while recording, instead of one warning and a count (also TENSCOPE_STRICT=1)
@@ -78,9 +79,9 @@ class Run(_core.Run):
         name: str = "",
         replace: bool = False,
         durability: str = "process",
-        max_bytes: int = 0,
+        max_bytes: int | str = 0,
         keep: str = "first",
-        segment_bytes: int = 0,
+        segment_bytes: int | str = 0,
         strict: bool = False,
         metadata: bool = True,
         sources: bool = True,
@@ -108,6 +109,7 @@ class Run(_core.Run):
         self.rank = place.rank if rank is None else rank
         self.world_size = place.world_size if world_size is None else world_size
         self._closed = False
+        self._announced_by: int | None = None  # the process that says what was recorded, when it is closed
         self._previous: list[Run | None] = []
         self._metadata: MetadataStore | None = None
         self.kept_sources: KeptSources | None = None
@@ -117,13 +119,14 @@ class Run(_core.Run):
             rank=self.rank,
             world_size=max(self.world_size, self.rank + 1),
             durability=durability,
-            max_bytes=max_bytes,
+            max_bytes=bytes_of(max_bytes, "max_bytes"),
             keep=keep,
-            segment_bytes=segment_bytes,
+            segment_bytes=bytes_of(segment_bytes, "segment_bytes"),
             strict=strict,
             join=place.join,
         )
-        if name and self.path.name != name and self.rank == 0 and os.path.isdir(self.path):
+        self._said_where = bool(name) and self.path.name != name and self.rank == 0 and os.path.isdir(self.path)
+        if self._said_where:
             say(f"recording into {shown_path(self.path)}: {shown_path(Path(base) / name)} exists")
         _opened += 1
         _open_runs.add(self)
@@ -156,14 +159,28 @@ class Run(_core.Run):
             super().close()
             if self._metadata is not None and self._metadata.owner == os.getpid():
                 self._metadata.wait()
+            is_first = not self._closed
             self._closed = True
             _open_runs.discard(self)
+            if is_first and self._announced_by == os.getpid():
+                announce.end(self.path, self.events, self.spent_ns)
 
     def update_metadata(self) -> None:
         """Looks again at packages, git and modifications at run time; writes what has changed."""
         if self._metadata is not None:
             self._metadata.wait()
             self._metadata.update()
+
+    def announce(self) -> None:
+        """Says on stderr where it records and, when it is closed, how much; nothing in a process that another started,
+        on other ranks than 0, and of the run of `tenscope run`, which says so itself."""
+        if self.held or self.rank != 0 or self._announced_by is not None or not os.path.isdir(self.path):
+            return
+        if sys.modules.get("multiprocessing.process") and _is_child():
+            return
+        self._announced_by = os.getpid()
+        if not self._said_where:
+            announce.begin(self.path)
 
     @property
     def closed(self) -> bool:
@@ -196,7 +213,14 @@ def init(base: str | os.PathLike[str] = "runs", **options: Any) -> Run:
     close()
     run = Run(base, **options)
     set_current(run)
+    run.announce()
     return run
+
+
+def _is_child() -> bool:
+    from multiprocessing.process import parent_process
+
+    return parent_process() is not None
 
 
 def current() -> Run | None:

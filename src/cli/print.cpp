@@ -1,0 +1,158 @@
+#include "cli/print.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "core/printable.hpp"
+#include "report/layout.hpp"
+#include "tenscope/error.hpp"
+
+namespace tenscope::cli {
+namespace {
+
+bool has_color = false;
+std::size_t line_width = 0;  // 0: any
+std::string unfinished;      // a line that goes on
+
+// How much of `text` is a colour, from its beginning on: "\033[1;31m".
+std::size_t color_size(std::string_view text) {
+  constexpr std::size_t kLongest = 8;
+  if (!text.starts_with("\033[")) return 0;
+  const std::size_t end = text.substr(0, kLongest).find_first_not_of("0123456789;", 2);
+  return end != text.npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+// `clean` on all that is no colour.
+template <class Clean>
+std::string between_colors(std::string_view text, bool keeps_colors, Clean clean) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t next = at, size = 0;
+    while (next < text.size()) {
+      next = std::min(text.find('\033', next), text.size());
+      if (next < text.size() && keeps_colors && (size = color_size(text.substr(next))) > 0) break;
+      if (next < text.size()) ++next;
+    }
+    result += clean(text.substr(at, next - at));
+    result += text.substr(next, size);
+    at = next + size;
+  }
+  return result;
+}
+
+void write_out(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size()) return;
+  flush_output();
+}
+
+// Where the text of a line begins, and where it goes on below when it is broken: behind the first words of a list,
+// "  why            the output of", else two columns further in.
+std::pair<std::size_t, std::size_t> indents(std::string_view line) {
+  constexpr std::size_t kFurthest = 20;
+  const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t gap = line.find("  ", begin);
+  if (gap != line.npos && line.find('\033') > gap)
+    if (const std::size_t text = line.find_first_not_of(' ', gap); text != line.npos && text <= kFurthest)
+      return {text, text};
+  return {begin, std::min(begin + 2, kFurthest)};
+}
+
+// A line in the width of the terminal. What is to be typed stays one line, so that it can be copied.
+std::string fitted(const std::string& line) {
+  if (line_width == 0 || report::display_width(line) <= line_width) return line;
+  const auto [begin, indent] = indents(line);
+  const std::string_view text = std::string_view(line).substr(begin);
+  if (text.starts_with("tenscope ") || line_width < 2 * indent) return line;
+  std::string result = line.substr(0, begin);
+  bool is_first = true;
+  for (const std::string& one : report::wrapped(text, line_width - indent)) {
+    result += (is_first ? "" : "\n" + std::string(indent, ' ')) + report::shortened(one, line_width - indent);
+    is_first = false;
+  }
+  return result;
+}
+
+// As a program ends whose pipe nobody reads any more, also where the signal that says so is ignored.
+[[noreturn]] void end_of_pipe() {
+  constexpr int kAsBySignal = 128 + SIGPIPE;
+  ::_exit(kAsBySignal);
+}
+
+std::size_t stderr_width() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+}  // namespace
+
+namespace detail {
+
+std::string one_line(std::string_view text) {
+  const auto has_break = text.find_first_of("\n\r\t\v\f\xe2\xc2") != text.npos;
+  if (!has_break) return std::string(text);
+  return between_colors(text, has_color, [](std::string_view part) { return printable(part); });
+}
+
+}  // namespace detail
+
+void set_terminal(bool color, std::size_t width) noexcept {
+  has_color = color;
+  line_width = width;
+}
+
+void print_text(std::string_view text) {
+  unfinished += between_colors(text, has_color, [](std::string_view part) { return printable_lines(part); });
+  std::string whole;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = unfinished.find('\n', begin)) != unfinished.npos; begin = end + 1)
+    whole += fitted(unfinished.substr(begin, end - begin)) + "\n";
+  unfinished.erase(0, begin);
+  write_out(whole);
+}
+
+void print_json(std::string_view document) {
+  write_out(document);
+  write_out("\n");
+}
+
+void print_file(std::string_view content) {
+  if (::isatty(STDOUT_FILENO) != 0)
+    print_text(content);
+  else
+    write_out(content);
+}
+
+void warn_text(std::string_view text) {
+  constexpr std::string_view kName = "tenscope: ";
+  std::string out(kName);
+  bool is_first = true;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    for (const std::string& line :
+         report::wrapped(printable(text.substr(begin, end - begin)), stderr_width(), is_first ? kName.size() : 4)) {
+      out += (is_first ? "" : "    ") + line + "\n";
+      is_first = false;
+    }
+    begin = end + 1;
+  }
+  std::fwrite(out.data(), 1, out.size(), stderr);
+}
+
+void flush_output() {
+  if (const std::string rest = std::exchange(unfinished, ""); !rest.empty()) write_out(fitted(rest));
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  if (errno == EPIPE || errno == 0) end_of_pipe();
+  const int code = errno;
+  std::clearerr(stdout);
+  throw Error(ErrorCode::Io, fmt::format("cannot write the answer: {}", std::strerror(code)));
+}
+
+}  // namespace tenscope::cli

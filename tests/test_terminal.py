@@ -1,0 +1,320 @@
+"""What a person sees in a terminal: widths, folded names, curves, hostile names, closed pipes, errors, the recorder's
+lines."""
+
+import fcntl
+import json
+import math
+import os
+import pty
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import unicodedata
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+import tenscope
+from hand_written_run import tenscope as program
+from hand_written_run import tenscope_json, tenscope_program
+
+HOSTILE = ["a\nb", "esc\x1b[31mred\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "cr\rover", "rtl\u202eabc", "x" * 5000]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Twelve layers with their weights, a loss, and what the program recorded besides."""
+    base = tmp_path_factory.mktemp("runs")
+    for name, factor in (("good", 1.0), ("bad", 2.0)):
+        with tenscope.Run(base, name=name) as run:
+            for step in range(20):
+                for layer in range(12):
+                    weight = np.full((3, 4), layer + step, np.float32)
+                    run.record(f"blocks.{layer}.attn.qkv.weight", weight, io="param")
+                    run.record(f"blocks.{layer}.grad_norm", np.array(1 + layer, np.float32))
+                run.record("loss", np.array(factor / (step + 1), np.float32))
+                run.record("accuracy", math.nan if step == 7 else step / 20)
+                run.step()
+    return base
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    with tenscope.Run(tmp_path_factory.mktemp("runs"), name="hostile") as run:
+        for step in range(3):
+            for name in HOSTILE:
+                run.record(name, step)
+                run.record(name + "t", np.arange(4.0))
+            run.step()
+    return run.path
+
+
+def columns(line: str) -> int:
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def on_terminal(*words, width: int = 80) -> str:
+    """What the program writes to a terminal of that width."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [tenscope_program(), *map(str, words)],
+        stdout=slave,
+        stderr=subprocess.DEVNULL,
+        env=environment | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
+    )
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        text += part
+    os.close(master)
+    assert process.wait() in (0, 1)
+    return text.decode().replace("\r\n", "\n")
+
+
+def without_colors(text: str) -> str:
+    import re
+
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def test_ls_folds_layers_and_shows_numbers_over_steps(model):
+    rows = program("ls", model / "good").stdout.splitlines()[3:]
+    assert [row.split("  ")[0] for row in rows] == [
+        "blocks.[0-11].grad_norm ×12",
+        "loss",
+        "accuracy",
+        "blocks.[0-11].attn.qkv.weight ×12",
+        "26 names in 4 rows; --all lists each",
+    ]
+    assert "█" in rows[1] and "▁" in rows[1] and "×" in rows[2]
+    everything = program("ls", model / "good", "--all").stdout
+    assert all(f"blocks.{layer}.attn.qkv.weight " in everything for layer in range(12))
+    assert len(tenscope_json("ls", model / "good")["names"]) == 26
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_everything_fits_the_terminal(model, hostile, width):
+    for words in (
+        ["ls", model],
+        ["ls", model / "good"],
+        ["ls", model / "good", "--all"],
+        ["ls", hostile],
+        ["show", model / "good", "loss"],
+        ["show", model / "good", "blocks.0.attn.qkv.weight"],
+        ["show", hostile, "x" * 5000],
+        ["plot", model / "good", "loss", "blocks.*.grad_norm"],
+        ["plot", hostile, "*"],
+        ["diff", model / "good", model / "bad"],
+        ["check", model / "good"],
+    ):
+        for line in without_colors(on_terminal(*words, width=width)).splitlines():
+            if "tenscope show" not in line and not line.startswith(("[[", " [")):  # to be copied; NumPy's own
+                assert columns(line) <= width, (words, line)
+
+
+def test_nothing_in_a_name_reaches_the_terminal(hostile):
+    for words in (
+        ["ls", hostile],
+        ["tree", hostile],
+        ["plot", hostile, "*"],
+        ["check", hostile],
+        ["show", hostile, r"a\nb"],
+    ):
+        for text in (without_colors(on_terminal(*words)), program(*words, check=None).stdout):
+            bad = [c for c in text if c != "\n" and (unicodedata.category(c) == "Cc" or c == "\u202e")]
+            assert not bad, (words, bad)
+            assert not any(line.startswith("b") for line in text.splitlines()), words
+    error = program("show", hostile, "nothing\x1b[2J", check=2).stderr
+    assert "\x1b" not in error
+
+
+def test_a_pipe_gets_whole_names(hostile):
+    assert "x" * 5000 in program("ls", hostile).stdout
+
+
+def test_show_draws_a_curve_and_lists_the_values(model):
+    text = program("show", model / "good", "loss").stdout
+    assert text.startswith("loss  last 0.05  min 0.05 (step 19)  max 1 (step 0)\n")
+    assert any("\u2800" < c <= "\u28ff" for c in text) and "step 0" in text
+    assert "0.33333334" in text  # the third of the values
+    assert "×" in program("show", model / "good", "accuracy").stdout
+    assert "1." in program("show", model / "good", "loss", "--step", 0).stdout  # one tensor, as before
+    assert tenscope_json("show", model / "good", "loss")["tensor"]["shape"] == []
+
+
+def test_plot_in_the_terminal_and_as_json(model):
+    text = program("plot", model / "good", "loss", "blocks.*.grad_norm", "--against", model / "bad").stdout
+    assert "blocks.*.grad_norm  ×12" in text and "1 at step 0" in text and "equal" in text
+    document = tenscope_json("plot", model / "good", "loss", "--against", model / "bad", "--step", "3:6")
+    first, second = document["charts"][0]["series"]
+    assert [point["step"] for point in first["points"]] == [3, 4, 5]
+    np.testing.assert_allclose([p["value"] for p in second["points"]], [2 / 4, 2 / 5, 2 / 6], rtol=1e-6)
+    assert (first["min"], first["last"]) == (first["points"][-1]["value"],) * 2
+    assert document["against"] == str(model / "bad") and document["file"] is None
+
+
+def test_plot_of_tensors_needs_a_statistic(model):
+    assert "--stat" in program("plot", model / "good", "blocks.0.attn.qkv.weight", check=2).stderr
+    points = tenscope_json("plot", model / "good", "blocks.3.attn.qkv.weight", "--stat", "mean")["charts"][0]["series"][
+        0
+    ]
+    assert [point["value"] for point in points["points"]] == [3 + step for step in range(20)]
+    assert "did you mean 'loss'" in program("plot", model / "good", "los", check=2).stderr
+
+
+def test_plot_writes_svg_and_png(model, tmp_path):
+    words = ("plot", model / "good", "loss", "accuracy", "blocks.*.grad_norm", "--against", model / "bad")
+    program(*words, "-o", tmp_path / "a.svg")
+    drawing = ElementTree.parse(tmp_path / "a.svg").getroot()
+    lines = [e for e in drawing if e.tag.endswith("polyline")]
+    assert sum(len(e.get("points").split()) == 20 for e in lines) == 2 * 13  # loss and 12 norms, twice; NaN breaks one
+    assert "loss" in [e.text for e in drawing if e.tag.endswith("text")]
+    program("plot", model / "good", "loss", "-o", tmp_path / "a.jpg", check=2)
+    if shutil.which("dot"):
+        program(*words, "-o", tmp_path / "a.png")
+        assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_help_and_version():
+    assert program("-v").stdout == program("--version").stdout == tenscope.__version__ + "\n"
+    text = program("help", "plot").stdout
+    assert text == program("plot", "--help").stdout == program("plot", "-h").stdout
+    assert text.index("Examples:") < text.index("Usage:") < text.index("Options:")
+    assert "did you mean 'plot'" in program("help", "plto", check=2).stderr
+    assert program("help").stdout == program("--help").stdout
+    assert all(columns(line) <= 80 for line in program("--help", COLUMNS="80").stdout.splitlines())
+
+
+@pytest.mark.parametrize("ignored", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_closed_pipe_ends_quietly(model, ignored):
+    process = subprocess.Popen(
+        [tenscope_program(), "tree", model / "good", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGPIPE, ignored),
+    )
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() in (141, -signal.SIGPIPE)
+    process.stderr.close()
+
+
+def test_an_unreadable_run_does_not_end_the_list(model, tmp_path):
+    shutil.copytree(model / "good", tmp_path / "runs" / "good")
+    newer = tmp_path / "runs" / "newer"
+    newer.mkdir()
+    (newer / "run.json").write_text('{"tenscope_format": 99}')
+    (newer / "rank-0").mkdir()
+    (newer / "rank-0" / "journal.jsonl").mkdir()
+    text = program("ls", tmp_path / "runs").stdout
+    assert "good" in text and "newer" in text
+
+
+def test_errors_name_the_right_thing(model, tmp_path):
+    np.save(tmp_path / "a.npy", np.ones(3))
+    for words in ([model / "good", tmp_path / "a.npy"], [tmp_path / "a.npy", model / "good"]):
+        error = program("diff", *words, check=2).stderr
+        assert f"{model / 'good'} is a run, {tmp_path / 'a.npy'} is a file" in error
+    for verb in ("ls", "diff", "map", "zoom", "repro", "check"):
+        words = [model / "god"] + ([model / "bad"] if verb in ("diff", "map", "zoom") else [])
+        error = program(verb, *words, check=2).stderr
+        assert error.count("'good'") == 1, (verb, error)
+
+
+def test_wrong_arguments_get_a_sentence(tmp_path):
+    with tenscope.Run(tmp_path, max_bytes="1 GB", segment_bytes="64 MB") as run:
+        for step in (run.step, tenscope.step):
+            with pytest.raises(TypeError, match=r"step takes the number of a step, .* not 'a'"):
+                step("a")
+        assert run.step(np.int64(4)) == 4
+    with pytest.raises(tenscope.UsageError, match="max_bytes is a number of bytes"):
+        tenscope.Run(tmp_path, max_bytes="a lot")
+
+
+def test_changes_of_a_name():
+    @tenscope.watch("loss", "rate")
+    def train():
+        loss = 2.0
+        rate = 0.1  # noqa: F841
+        loss = 1.0
+        return loss
+
+    with pytest.raises(KeyError, match="has not changed"):
+        train.changes["loss"]
+    train()
+    assert [change.new for change in train.changes["loss"]] == [2.0, 1.0]
+    assert [change.name for change in train.changes[1:]] == ["rate", "loss"]
+    with pytest.raises(KeyError, match="did you mean loss"):
+        train.changes["los"]
+    with pytest.raises(TypeError, match="by their place or by a name"):
+        train.changes[1.5]
+
+
+def test_a_frame_has_the_values_of_tensors_without_axes(model):
+    pytest.importorskip("pandas")
+    frame = tenscope.open(model / "good").frame()
+    losses = frame[frame.name == "loss"].value
+    np.testing.assert_allclose(losses.astype(float), [1 / (step + 1) for step in range(20)], rtol=1e-6)
+    assert frame[frame.name == "blocks.0.attn.qkv.weight"].value.isna().all()
+
+
+def test_a_scalar_is_shown_as_its_value(model):
+    text = program("tree", model / "good", "--variable", "loss", "--step", 0).stdout
+    assert " s  loss = 1.0  float32[]" in text
+
+
+def test_a_constant_tensor_has_no_histogram(model):
+    assert "█" not in program("show", model / "good", "blocks.0.attn.qkv.weight").stdout
+
+
+def test_the_recorder_says_where_and_how_much(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import tenscope\ntenscope.init('runs', name='r')\nfor i in range(3): tenscope.record('loss', i)\n"
+    )
+    environment = os.environ | {"TENSCOPE_QUIET": "0"}
+    told = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    ).stderr.splitlines()
+    assert told[0] == "tenscope: recording into runs/r"
+    assert told[1].startswith("tenscope: recorded 4 events, ")  # and one of its source
+    assert told[1].endswith("next: tenscope ls runs/r")
+    assert len(told) == 2 and " KB, in " in told[1]
+    run = [sys.executable, "-m", "tenscope.run", "--name", "s", script]
+    told = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stderr
+    assert "tenscope: recording into runs/s\n" in told and "next: tenscope ls runs/s" in told
+    quiet = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=os.environ | {"TENSCOPE_QUIET": "1"},
+        capture_output=True,
+        check=True,
+    )
+    assert b"recorded" not in quiet.stderr
+
+
+def test_repro_straight_after_a_run_finds_nothing(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, tenscope\nos.environ['OMP_DYNAMIC'] = 'false'\ntenscope.init()\ntenscope.record('x', 1)\n"
+    )
+    environment = os.environ | {"TENSCOPE_METADATA": "1"}
+    program_words = [tenscope_program(), "run", "--name", "r", script]
+    subprocess.run(program_words, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    check = subprocess.run(
+        [tenscope_program(), "repro", "runs/r", "--check", "--json"], cwd=tmp_path, env=environment, capture_output=True
+    )
+    assert check.returncode == 0, check.stdout
+    assert not any(json.loads(check.stdout).values())
