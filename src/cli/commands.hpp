@@ -3,7 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace tenscope::cli {
 
@@ -13,10 +16,14 @@ inline constexpr int kTrouble = 2;    // wrong use, or an error
 
 // How the user wants to be answered; the answer goes to stdout, everything else to stderr.
 struct Output {
-  bool json = false;       // one JSON document instead of text
-  bool color = false;      // stdout is a terminal and NO_COLOR is not set
-  bool progress = false;   // stderr is a terminal: progress may be shown there
-  std::size_t width = 80;  // of the terminal, in columns
+  bool json = false;                                         // one JSON document instead of text
+  bool color = false;                                        // stdout is a terminal and NO_COLOR is not set
+  bool progress = false;                                     // stderr is a terminal: progress may be shown there
+  std::size_t width = 80;                                    // of the terminal, in columns
+  std::vector<std::pair<std::string, std::string>> mirrors;  // folders of the cache, and the URLs that they stand for
+
+  // The URL that a mirror stands for; empty of any other path.
+  std::string url_of(const std::string& path) const;
 };
 
 // Runs a verb whose options have been parsed; returns the exit code. What it throws is told by main.

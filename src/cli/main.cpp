@@ -97,6 +97,7 @@ int run(int argc, char** argv, Output& output, UrlWords& urls) {
   const bool wants_json = std::find(words.begin(), words.end(), "--json") != words.end();
   try {
     if (!words.empty() && !words[0].starts_with('-')) urls.open(command_named(words[0]), words);
+    output.mirrors = urls.mirrors();
     if (urls.words().empty())
       app.parse(argc, argv);
     else
