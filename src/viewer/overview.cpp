@@ -77,6 +77,9 @@ Way way_of(const EventRow& row) {
   }
 }
 
+// Operations happen inside of a module: what it gives is told by other events, and a mask is made of infinities.
+bool is_inside(const EventRow& row) { return row.io == Io::Op || row.io == Io::Oracle; }
+
 bool is_received(const EventRow& row) { return row.io == Io::Input || row.io == Io::GradOutput; }
 
 class CellTable {
@@ -120,7 +123,7 @@ class CellTable {
       const auto id = static_cast<EventId>(i);
       Pairs::One pair{.error = kNan};
       if (state_.pairs != nullptr) pair = state_.pairs->of(side, id);
-      if (is_told_before(side, id)) continue;
+      if (is_told_before(side, id) || is_inside(row)) continue;
       const bool is_module = row.root != 0;
       const std::pair<TextId, TextId> key{is_module ? row.root : 0, is_module ? row.scope : row.name};
       const auto known = own.find(key);

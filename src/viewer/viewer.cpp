@@ -153,7 +153,7 @@ Answer live_answer(const State& state, const Parameters& parameters) {
       // The newest first: what the page has told already, it leaves out.
       for (std::size_t at = catalog->rows().size(); at-- > 0 && told < kMostTold;) {
         const EventRow& row = catalog->rows()[at];
-        if (row.bad == 0 || !row.is_value()) continue;
+        if (row.bad == 0 || !row.is_value() || row.io == Io::Op || row.io == Io::Oracle) continue;
         ++told;
         json.begin_object().key("side").text(i == 0 ? "a" : "b").key("name").text(catalog->text(row.name));
         json.key("step").number(row.step).key("event");
