@@ -1,9 +1,5 @@
 #include "viewer/session.hpp"
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +8,7 @@
 #include "compare/run_diff.hpp"
 #include "tenscope/error.hpp"
 #include "viewer/lost_pages.hpp"
+#include "viewer/memory.hpp"
 
 namespace tenscope::viewer {
 namespace fs = std::filesystem;
@@ -122,9 +119,7 @@ void Session::publish(State state) {
     changed_.notify_all();
   }
   state = {};  // what it was before, unless a request is still at it
-#ifdef __GLIBC__
-  ::malloc_trim(0);  // reading and comparing take several times what is kept
-#endif
+  give_back_memory();
 }
 
 void Session::work(const std::stop_token& stop) {

@@ -20,6 +20,7 @@
 #include "viewer/history.hpp"
 #include "viewer/json.hpp"
 #include "viewer/listing.hpp"
+#include "viewer/memory.hpp"
 #include "viewer/overview.hpp"
 #include "viewer/session.hpp"
 #include "viewer/tensor_requests.hpp"
@@ -183,6 +184,7 @@ class Cache {
       if (const auto found = answers_.find(key); found != answers_.end()) return found->second;
     }
     Answer answer = make();
+    give_back_memory();
     const std::lock_guard lock(mutex_);
     if (revision == revision_) answers_.insert_or_assign(key, answer);
     return answer;

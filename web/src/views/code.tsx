@@ -69,8 +69,10 @@ function mark_pair(a: PatchLine, b: PatchLine): void {
   if (2 * alike < Math.min(x.trim().length, y.trim().length)) return; // another line altogether
   // Whole words: half a number says little.
   const isWord = (c: string | undefined): boolean => c !== undefined && /[\w.]/.test(c);
-  while (begin > 0 && isWord(x[begin - 1])) begin--;
-  while (end > 0 && isWord(x[x.length - end])) end--;
+  if (isWord(x[begin]) || isWord(y[begin])) { while (begin > 0 && isWord(x[begin - 1])) begin--; }
+  if (isWord(x[x.length - end - 1]) || isWord(y[y.length - end - 1])) {
+    while (end > 0 && isWord(x[x.length - end])) end--;
+  }
   a.changed = [begin, x.length - end];
   b.changed = [begin, y.length - end];
 }
