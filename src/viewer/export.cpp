@@ -3,6 +3,7 @@
 #include "viewer/export.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <libdeflate.h>
 #include <simdjson.h>
 
@@ -136,14 +137,23 @@ std::vector<Look> first_of_file(const std::string& session) {
   return looks;
 }
 
-// The slice that has the element of an answer of /api/find, as the page writes it; empty where it is the first slice,
-// which the page shows without being asked.
-std::string slice_of(const std::string& found) {
+// The index that an answer of /api/find has; empty where it found nothing.
+std::vector<std::uint64_t> places_of(const std::string& found) {
   simdjson::dom::parser parser;
   simdjson::dom::array index;
-  if (parser.parse(found)["index"].get_array().get(index)) return "";
   std::vector<std::uint64_t> places;
+  if (parser.parse(found)["index"].get_array().get(index)) return places;
   for (const simdjson::dom::element place : index) places.push_back(place.get_uint64().value_unsafe());
+  return places;
+}
+
+// As the page writes it.
+std::string index_of(const std::string& found) { return fmt::format("{}", fmt::join(places_of(found), "%2C")); }
+
+// The slice that has that element, as the page writes it; empty where it is the first slice, which the page shows
+// without being asked.
+std::string slice_of(const std::string& found) {
+  const std::vector<std::uint64_t> places = places_of(found);
   std::string text;
   bool is_first = true;
   for (std::size_t axis = 0; axis < places.size(); ++axis) {
@@ -194,7 +204,8 @@ bool add_tensor(Viewer& viewer, const Look& look, Answers& answers) {
   if (event["tensor"]["has_bytes"].get_bool().get(has_bytes) || !has_bytes) return has_room;
   if (event["tensor"]["shape"].get_array().get(shape)) return has_room;
   const std::string what = has_partner ? "worst" : "largest";
-  const std::string other = slice_of(viewer.answer(fmt::format("/api/find?{}{}&what={}", own, side, what)).body);
+  const std::string found = viewer.answer(fmt::format("/api/find?{}{}&what={}", own, side, what)).body;
+  const std::string other = slice_of(found);
   for (const std::string& slice : {std::string(), other.empty() ? other : fmt::format("&slice={}", other)})
     for (const std::string_view of : {"a", "b", "diff", "rel", "ulp"}) {
       if (of != "a" && !has_partner) break;
@@ -203,6 +214,8 @@ bool add_tensor(Viewer& viewer, const Look& look, Answers& answers) {
       };
       has_room = has_room && answers.add(target(512), target(kPicture));
     }
+  if (const std::string index = index_of(found); !index.empty())
+    has_room = has_room && answers.add(fmt::format("/api/element?{}&index={}{}", own, index, side));
   for (const std::string_view jump : {"largest", "worst"})
     if (jump == "largest" || has_partner)
       has_room = has_room && answers.add(fmt::format("/api/find?{}{}&what={}", own, side, jump));

@@ -6,6 +6,7 @@ import { key_name } from "../src/keys.ts";
 import { strip_layout } from "../src/views/answer.tsx";
 import { table_order } from "../src/views/table.tsx";
 import { given_by } from "../src/views/calls.tsx";
+import { key_ranges } from "../src/palette.tsx";
 import { read_patch } from "../src/views/code.tsx";
 import { tree_rows } from "../src/views/tree.tsx";
 import { change_text, is_bad } from "../src/views/lines.tsx";
@@ -252,4 +253,10 @@ Deno.test("a patch has the numbers of both files, and what changed within a line
   ]);
   equal(lines.map((line) => line.changed && line.text.slice(...line.changed)).filter(Boolean), ["WIDTH", "HEAD"]);
   equal(lines.at(-1)!.text, "--- not a file");
+});
+
+Deno.test("keys that follow each other are told by the first and the last", () => {
+  equal(key_ranges(["1", "2", "3", "4", "Alt+1", "Alt+2", "Alt+3"]), ["1", "…", "4", "Alt+1", "…", "Alt+3"]);
+  equal(key_ranges(["Ctrl+k", "/"]), ["Ctrl+k", "/"]);
+  equal(key_ranges(["1", "2"]), ["1", "2"]);
 });
