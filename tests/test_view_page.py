@@ -631,7 +631,8 @@ def test_a_real_model(show, gpt):
         assert removed == "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)"
         assert added == "y = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.1)"
         assert tab.texts(".patch-added mark") == [", scale=0.1"]
-        (number,) = (i for i, line in enumerate((ROOT / "examples" / "demo_gpt.py").read_text().splitlines(), 1) if removed in line)
+        lines = (ROOT / "examples" / "demo_gpt.py").read_text().splitlines()
+        (number,) = (i for i, line in enumerate(lines, 1) if removed in line)
         assert tab.texts(".patch-removed .patch-number")[0] == str(number)
         tab.press("Enter")
         tab.until_at("tensor", name="blocks.0.attn.out.input.0", step=0)
