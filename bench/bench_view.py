@@ -150,10 +150,13 @@ def in_the_browser(folder):
                 page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
                 page.goto(viewer.url)  # the cookie
                 page.add_init_script(WATCH)
-                page.goto(viewer.url.split("?")[0] + "#/tensor?event=1")
+                page.goto(viewer.url.split("?")[0] + "#/tensor?name=x&step=0")
                 page.reload()
-                page.wait_for_timeout(1500)
-                times = page.evaluate("times")
+                for _ in range(40):  # on a busy machine it takes a while
+                    page.wait_for_timeout(500)
+                    times = page.evaluate("times")
+                    if "picture" in times:
+                        break
                 shells.append(times["shell"])
                 pictures.append(times["picture"])
                 last = page

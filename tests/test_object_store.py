@@ -16,6 +16,7 @@ import pytest
 import tenscope
 from s3_server import SECRET, TENSCOPE, tenscope_cli
 from tenscope.remote.push import push
+from viewer_client import Viewer, viewing
 
 fsspec = pytest.importorskip("fsspec")
 s3fs = pytest.importorskip("s3fs")
@@ -396,3 +397,32 @@ def test_of_a_folder_of_runs_only_the_newest_is_read(s3, tmp_path):
     assert newest.url == "s3://bucket/runs/run2" and np.array_equal(newest["h0"], tensor(0))
     assert {request.key for request in s3.reads("journal.jsonl")} == {"bucket/runs/run2/rank-0/journal.jsonl"}
     assert len(s3.reads("run.json")) == 3
+
+
+def test_the_viewer_shows_runs_at_urls(s3, tmp_path):
+    good, bad = record(tmp_path, "good"), record(tmp_path, "bad", wrong=4)
+    push(good, "s3://bucket/runs/")
+    push(bad, "s3://bucket/runs/")
+    url = "s3://bucket/runs"
+    s3.clear()
+    with viewing(f"{url}/good", bad) as viewer:
+        said = viewer.answer()
+        assert (said["verdict"], said["command"]) == ("differs", f"tenscope diff {url}/good {bad}")
+        assert said["places"][0]["commands"][0].startswith(f"tenscope show {url}/good h4")
+        assert s3.reads(".safetensors")
+        session = viewer.json("session")
+        assert [side["path"] for side in session["sides"]] == [f"{url}/good", str(bad)]
+        assert viewer.tile(event=viewer.event("h4"), of="diff", h=1, w=1).max[0, 0] == pytest.approx(5e-4, rel=1e-3)
+        s3.refuse = lambda method, key: key.endswith(".safetensors")
+        status, sentence = viewer.refusal("tile", event=viewer.event("h1"))
+        s3.refuse = lambda method, key: False
+        assert status == 500 and "s3://bucket/runs/good" in sentence
+        assert str(tmp_path / "cache") not in json.dumps([said, session, sentence])
+    with Viewer(url) as viewer:
+        assert viewer.json("session")["title"] == "runs"
+        assert {run["name"] for run in viewer.json("runs")["runs"]} == {"good", "bad"}
+        said = viewer.answer(run="good", against="bad")
+        assert (said["verdict"], said["command"]) == ("differs", f"tenscope diff {url}/good {url}/bad")
+    page = tmp_path / "page.html"
+    tenscope_cli("diff", f"{url}/good", f"{url}/bad", "--html", page, code=1)
+    assert page.stat().st_size > 10_000

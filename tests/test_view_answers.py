@@ -655,20 +655,32 @@ def test_a_histogram_has_every_element_in_its_bin(seen, name):
         said = seen.viewer.json("histogram", event=seen.events[name], of=of)
         finite = check_census(said, values, smallest_normal(a) if of in ("a", "b") else 0)
         is_whole = of == "ulp" or (of != "rel" and a.dtype.kind in "iub")
-        check_bins(said["edges"], said["counts"], finite, is_linear(finite, is_whole))
+        every = finite  # the two of a pair share their bins
+        if of in ("a", "b"):
+            every = np.concatenate([look(side, a, b).ravel() for side in ("a", "b")])
+            every = every[np.isfinite(every) & (every != 0)]
+        check_bins(said["edges"], said["counts"], finite, is_linear(every, is_whole))
 
 
-def test_equal_widths_where_all_are_of_one_size(seen):
-    for name in ("positive", "negative"):
-        values = TENSORS[name][0]
-        said = seen.viewer.json("histogram", event=seen.events[name])
-        assert len(said["counts"]) == 100
-        np.testing.assert_allclose(said["edges"], np.linspace(float(values.min()), float(values.max()), 101))
-    few = seen.viewer.json("histogram", event=seen.events["few"])
+def test_equal_widths_where_all_are_of_one_size(tmp_path):
+    np.savez(tmp_path / "alone.npz", **{name: TENSORS[name][0] for name in ("positive", "negative", "few")})
+    with viewing(tmp_path / "alone.npz") as viewer:
+        for name in ("positive", "negative"):
+            values = TENSORS[name][0]
+            said = viewer.json("histogram", event=viewer.event(name))
+            assert len(said["counts"]) == 100
+            np.testing.assert_allclose(said["edges"], np.linspace(float(values.min()), float(values.max()), 101))
+        few = viewer.json("histogram", event=viewer.event("few"))
     whole = TENSORS["few"][0]
     assert len(few["counts"]) == whole.max() - whole.min() + 1
     places = np.array(few["edges"])[:-1] + 0.5
     assert few["counts"] == [int((whole == n).sum()) if n else 0 for n in places]
+
+
+@pytest.mark.parametrize("name", ["few", "positive"])
+def test_the_two_of_a_pair_share_their_bins(seen, name):
+    a, b = (seen.viewer.json("histogram", event=seen.events[name], of=of) for of in "ab")
+    assert a["edges"] == b["edges"] and a["counts"] != b["counts"]
 
 
 def test_histograms_over_steps_share_their_edges(seen):

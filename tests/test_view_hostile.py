@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import time
@@ -278,3 +279,27 @@ def test_a_listed_run_that_is_deleted(whole, tmp_path):
         shutil.rmtree(tmp_path / "two")
         assert viewer.json("runs")["runs"] == []
         assert viewer.json("names", run="two")["name"] == ["w", "v", "loss"]
+
+
+def test_a_segment_that_is_cut_short_while_it_is_viewed(whole, tmp_path):
+    """What was mapped of it is gone, and reading it would end the program by a signal."""
+    with tenscope.Run(tmp_path, name="large") as run:
+        run.record("w", np.arange(1 << 20, dtype=np.float32))
+    with viewing(tmp_path / "large") as viewer:
+        event = viewer.event("w")
+        assert viewer.tile(event=event, h=4, w=4).max[0, -1] == (1 << 20) - 1
+        for segment in (tmp_path / "large" / "rank-0").glob("*.safetensors"):
+            os.truncate(segment, segment.stat().st_size // 4)
+        for what in ("tile", "histogram", "histograms", "profile"):
+            assert "cut short" in viewer.refusal(what, event=event, axis=0)[1]
+        assert viewer.json("session")["sides"][0]["events"] > 0
+    shutil.copytree(whole, tmp_path / "a")
+    shutil.copytree(whole, tmp_path / "b")
+    with viewing(tmp_path / "a", tmp_path / "b") as viewer:
+        event = viewer.event("v", step=3)
+        before = viewer.elements(event=event)
+        segment = tmp_path / "b" / "rank-0" / "000000.safetensors"
+        os.truncate(segment, segment.stat().st_size - 8)  # the rest of the page reads as zeros, and no signal tells
+        assert viewer.elements(event=event, of="a") == before, "the other side is whole"
+        status, sentence = viewer.refusal("tile", event=event, of="diff")
+        assert status == 500 and "cut short" in sentence

@@ -599,16 +599,21 @@ def test_a_click_through_all_views_breaks_no_policy(show, compared):
 def gpt(tmp_path_factory):
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("gpt")
-    script = ROOT / "examples" / "demo_bug.py"
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tenscope.run", "--out", folder, "--name", name, script, *more],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+    started = []
+    for name, edit in (("good", "is_causal=True"), ("bad", "is_causal=True, scale=0.1")):
+        (folder / f"of_{name}").mkdir()
+        for file in ("demo_gpt.py", "demo_bug.py"):
+            text = (ROOT / "examples" / file).read_text()
+            (folder / f"of_{name}" / file).write_text(text.replace("is_causal=True", edit))
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "tenscope.run", "--out", folder, "--name", name, "demo_bug.py"],
+                cwd=folder / f"of_{name}",
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
         )
-        for name, more in (("good", []), ("bad", ["--rewritten"]))
-    ]
     for process in started:
         _, said = process.communicate()
         assert process.returncode == 0, said.decode()
@@ -621,6 +626,14 @@ def test_a_real_model(show, gpt):
         tab = show(served)
         assert tab.until_text(".headline", "divergence") == said[0]
         assert "blocks.0.attn" in said[0]
+        # The lines of the module that were changed.
+        (removed,), (added,) = tab.texts(".patch-removed .patch-text"), tab.texts(".patch-added .patch-text")
+        assert removed == "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+        assert added == "y = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.1)"
+        assert tab.texts(".patch-added mark") == [", scale=0.1"]
+        lines = (ROOT / "examples" / "demo_gpt.py").read_text().splitlines()
+        (number,) = (i for i, line in enumerate(lines, 1) if removed in line)
+        assert tab.texts(".patch-removed .patch-number")[0] == str(number)
         tab.press("Enter")
         tab.until_at("tensor", name="blocks.0.attn.out.input.0", step=0)
         a, b = (read(gpt / name, "blocks.0.attn.out.input.0", 0) for name in ("good", "bad"))

@@ -378,6 +378,25 @@ def test_an_exported_page_needs_nothing_else(show, exported):
     assert [url for url in tab.requests if not url.startswith(("data:", "blob:"))] == [page.as_uri()]
 
 
+def test_an_exported_page_jumps_and_has_lines_over_steps(show, exported):
+    page, _, (a, b) = exported
+    tab = show(page.as_uri())
+    tab.until_text(".headline", "divergence")
+    tab.press("Enter")
+    tab.until_text(".tv-title h1", "second.output")
+    tab.until(lambda: tab.one(".tv-pane").count() == 3)
+    (place,) = np.argwhere(a != b)
+    where = f"[{', '.join(map(str, place))}]"
+    for key, found in (("w", "largest"), ("d", "1 element is different, in what this page holds"), ("n", "no element")):
+        tab.press(key)
+        tab.until_text(".tv-found", found)
+        tab.until_text(".tv-where", where)
+    steps = "[data-section=steps] canvas[aria-label='a statistic over steps']"
+    tab.until(lambda: {"0", "1"} <= set(tab.words(steps)))
+    tab.one(".tab", has_text="Table").click()
+    tab.until(lambda: tab.one(".spark path").count() >= 4)
+
+
 def test_an_exported_page_inside_a_notebook(browser, exported, tmp_path):
     """As a notebook shows it: in an iframe that has no origin, and no storage."""
     page, said, _ = exported

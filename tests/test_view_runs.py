@@ -754,3 +754,21 @@ def test_runs_that_are_laid_out_differently(tmp_path):
         else:
             assert said["down", 0] == STARTS and said["up", 1] == EQUAL
             assert said["down", 1] == STARTS and said["", 0] == FOLLOWS
+
+
+def test_operations_inside_of_a_module_are_not_what_it_gives(tmp_path):
+    """A mask is made of infinities, and the module is none the worse for it."""
+    with tenscope.Run(tmp_path, name="run", metadata=False) as run:
+        about = {"scope": "attn", "root": "Net#0", "cls": "Attention", "phase": "forward"}
+        run.record("attn", kind="enter", **about)
+        run.record("attn.input.0", np.ones(4, np.float32), io="input", **about)
+        run.record("attn:masked_fill", np.array([1, -np.inf], np.float32), io="op", **about)
+        run.record("attn.output", np.full(4, 2, np.float32), io="output", **about)
+        run.record("attn", kind="exit", **about)
+    with viewing(tmp_path / "run") as viewer:
+        cells = viewer.json("timeline")["cells"]
+        assert (cells["bad"], cells["size"]) == ([0], [2.0])
+        assert [node["nonfinite"] for node in viewer.json("modules")["nodes"] if node["path"] == "attn"] == ["none"]
+        names = viewer.json("names")
+        assert names["io"][names["name"].index("attn:masked_fill")] == "op" and sum(names["bad"]) == 1
+        assert viewer.json("live", revision=0)["bad"] == []

@@ -46,8 +46,9 @@ constexpr Command kCommands[] = {
      "  tenscope view runs\n"
      "  tenscope view runs/good runs/bad\n"
      "  tenscope view a.pt b.npy\n"
+     "  tenscope view s3://bucket/runs/baseline runs/new\n"
      "  tenscope view runs/20261115_201530 --port 9000 --no-open",
-     prepare_view},
+     prepare_view, true},
     {"diff", "Compare",
      "Compare two runs, files or folders of tensors: how and where does the second differ from the first",
      "  tenscope diff runs/good runs/bad\n"
@@ -113,6 +114,12 @@ constexpr Command kCommands[] = {
 };
 
 }  // namespace
+
+std::string Output::url_of(const std::string& path) const {
+  for (const auto& [folder, url] : mirrors)
+    if (path == folder) return url;
+  return "";
+}
 
 std::span<const Command> commands() { return kCommands; }
 

@@ -3,7 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace tenscope::cli {
 
@@ -18,8 +21,11 @@ struct Output {
   bool progress = false;   // stderr is a terminal: progress may be shown there
   std::size_t width = 80;  // of the terminal, in columns; a guess where there is none
   bool is_fitted = false;  // what is wider is shortened: stdout is a terminal, or COLUMNS is set
+  std::vector<std::pair<std::string, std::string>> mirrors;  // folders of the cache, and the URLs that they stand for
 
   std::size_t fitting() const noexcept { return is_fitted ? width : 0; }  // 0: any width
+  // The URL that a mirror stands for; empty of any other path.
+  std::string url_of(const std::string& path) const;
 };
 
 // Runs a verb whose options have been parsed; returns the exit code. What it throws is told by main.

@@ -131,6 +131,7 @@ int run(int argc, char** argv, Output& output, UrlWords& urls) {
   const bool wants_json = std::find(words.begin(), words.end(), "--json") != words.end();
   try {
     if (!words.empty() && !words[0].starts_with('-')) urls.open(command_named(words[0]), words);
+    output.mirrors = urls.mirrors();
     std::vector<std::string> parsed = urls.words();
     if (parsed.empty()) parsed.assign(words.begin(), words.end());
     std::ranges::reverse(parsed);  // CLI11 takes them from the back

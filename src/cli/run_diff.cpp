@@ -57,8 +57,9 @@ RunDiff diff_on_dask(const std::string& a, const std::string& b, const RunDiffOp
 }
 
 // The viewer compares the runs, too, and knows the partner of each tensor besides.
-RunDiff diff_on_page(const std::string& a, const std::string& b, RunDiffOptions settings, const std::string& path) {
-  viewer::Viewer viewer(a, b, {.diff = std::move(settings), .shown_paths = {}});
+RunDiff diff_on_page(const std::string& a, const std::string& b, RunDiffOptions settings, const std::string& path,
+                     const Output& output) {
+  viewer::Viewer viewer(a, b, {.diff = std::move(settings), .shown_paths = {output.url_of(a), output.url_of(b)}});
   const std::shared_ptr<const RunDiff> diff = viewer.diff();
   if (diff == nullptr) throw Error(ErrorCode::InvalidArgument, "--html shows two runs, and these are not");
   viewer::write_page(viewer, path);
@@ -141,9 +142,9 @@ int diff_run_folders(const std::string& a, const std::string& b, const RunDiffFl
   settings.on_progress = [&](double done) { progress->show(done); };
   const bool is_on_page = !options.html.empty() && options.dask.empty();
   const RunDiff diff = !options.dask.empty() ? diff_on_dask(a, b, settings, options, output)
-                       : is_on_page          ? diff_on_page(a, b, settings, options.html)
+                       : is_on_page          ? diff_on_page(a, b, settings, options.html, output)
                                              : diff_runs(a, b, settings);
-  if (!options.html.empty() && !is_on_page) diff_on_page(a, b, settings, options.html);
+  if (!options.html.empty() && !is_on_page) diff_on_page(a, b, settings, options.html, output);
   progress.reset();
   if (!options.write_map.empty()) write_map(diff, options.write_map);
   if (output.json)

@@ -31,7 +31,6 @@ void UrlWords::open(const Command& command, const std::vector<std::string_view>&
     throw Error(ErrorCode::Unsupported,
                 fmt::format("{} works on a run in a folder, not on one at a URL: copy it first", command.name));
   runs_ = std::make_unique<RemoteRuns>(urls);
-  OutputFilter::Replacements names;
   std::size_t next = 0;
   for (const std::string_view word : words) {
     if (!is_url(word)) {
@@ -40,10 +39,10 @@ void UrlWords::open(const Command& command, const std::vector<std::string_view>&
     }
     const RemoteRuns::Run& run = runs_->runs()[next++];
     words_.push_back(run.folder + std::string(word.substr(url_size(command, word))));
-    if (run.folder != run.url) names.emplace_back(run.folder, run.url);
+    if (run.folder != run.url) mirrors_.emplace_back(run.folder, run.url);
   }
-  if (names.empty()) return;
-  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) filters_.push_back(std::make_unique<OutputFilter>(fd, names));
+  if (mirrors_.empty()) return;
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) filters_.push_back(std::make_unique<OutputFilter>(fd, mirrors_));
 }
 
 }  // namespace tenscope::cli

@@ -19,9 +19,11 @@ class UrlWords {
   void open(const Command& command, const std::vector<std::string_view>& words);
 
   const std::vector<std::string>& words() const noexcept { return words_; }  // to be parsed; empty: those that came in
+  const OutputFilter::Replacements& mirrors() const noexcept { return mirrors_; }  // folders, and their URLs
 
  private:
   std::vector<std::string> words_;
+  OutputFilter::Replacements mirrors_;
   std::unique_ptr<RemoteRuns> runs_;
   std::vector<std::unique_ptr<OutputFilter>> filters_;  // they end first
 };

@@ -20,6 +20,7 @@
 #include "core/json_writer.hpp"
 #include "server/server.hpp"
 #include "viewer/export.hpp"
+#include "viewer/lost_pages.hpp"
 #include "viewer/viewer.hpp"
 
 extern char** environ;
@@ -103,9 +104,10 @@ void tell(const server::Server& server, const Output& output) {
 
 int view(const Options& options, const Output& output) {
   std::signal(SIGPIPE, SIG_IGN);
+  viewer::keep_going_without_lost_pages();
   const std::string a = find_run(options.a.empty() ? default_runs() : options.a).string();
   const std::string b = options.b.empty() ? "" : find_run(options.b).string();
-  viewer::Viewer viewer(a, b);
+  viewer::Viewer viewer(a, b, {.diff = {}, .shown_paths = {output.url_of(a), output.url_of(b)}});
   if (!options.page.empty()) {
     viewer::write_page(viewer, options.page);
     return kFine;

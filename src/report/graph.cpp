@@ -119,7 +119,9 @@ class RunModules {
       if (!is_call && !(kind == EventKind::Value && reader_.is_tensor(id))) continue;
       if (rank_ && reader_.writers()[reader_.writer_index(id)].rank != *rank_) continue;
       const Event event = reader_.event(id);
-      if (!event.root.empty()) add(event, reader_.has_nonfinite(id));
+      // An operation inside of a module may well have infinities: a mask is made of them.
+      const bool is_inside = event.io == Io::Op || event.io == Io::Oracle;
+      if (!event.root.empty() && !is_inside) add(event, reader_.has_nonfinite(id));
     }
     return builder_.finish();
   }

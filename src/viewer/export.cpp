@@ -3,6 +3,7 @@
 #include "viewer/export.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <libdeflate.h>
 #include <simdjson.h>
 
@@ -85,6 +86,17 @@ class Answers {
   std::string index_, bodies_;
 };
 
+// As canonical_target of web/src/source.ts has it.
+std::string percent_encoded(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                          c == '_' || c == '.' || c == '~';
+    result += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return result;
+}
+
 struct Look {
   std::uint64_t event = 0;
   bool is_of_b = false;  // it has no partner in the first run
@@ -125,6 +137,46 @@ std::vector<Look> first_of_file(const std::string& session) {
   return looks;
 }
 
+// The index that an answer of /api/find has; empty where it found nothing.
+std::vector<std::uint64_t> places_of(const std::string& found) {
+  simdjson::dom::parser parser;
+  simdjson::dom::array index;
+  std::vector<std::uint64_t> places;
+  if (parser.parse(found)["index"].get_array().get(index)) return places;
+  for (const simdjson::dom::element place : index) places.push_back(place.get_uint64().value_unsafe());
+  return places;
+}
+
+// As the page writes it.
+std::string index_of(const std::string& found) { return fmt::format("{}", fmt::join(places_of(found), "%2C")); }
+
+// The slice that has that element, as the page writes it; empty where it is the first slice, which the page shows
+// without being asked.
+std::string slice_of(const std::string& found) {
+  const std::vector<std::uint64_t> places = places_of(found);
+  std::string text;
+  bool is_first = true;
+  for (std::size_t axis = 0; axis < places.size(); ++axis) {
+    const bool is_open = axis + 2 >= places.size();
+    is_first = is_first && (is_open || places[axis] == 0);
+    text += fmt::format("{}{}", axis == 0 ? "" : "%2C", is_open ? "%3A" : std::to_string(places[axis]));
+  }
+  return is_first ? "" : text;
+}
+
+// The same tensor at other steps, as the page asks for it.
+bool add_history(simdjson::dom::element event, bool is_of_b, Answers& answers) {
+  std::string_view name;
+  std::int64_t rank = 0, call = 0;
+  simdjson::dom::array calls;
+  if (event["name"].get_string().get(name) || event["rank"].get_int64().get(rank) ||
+      event["call"].get_int64().get(call) || event["calls"].get_array().get(calls))
+    return true;
+  return answers.add(fmt::format("/api/events?{}count=1000&name={}&rank={}{}",
+                                 calls.size() > 1 ? fmt::format("call={}&", call) : "", percent_encoded(name), rank,
+                                 is_of_b ? "&side=b" : ""));
+}
+
 // All that the page asks of one tensor. Large ones are reduced more than on the screen. False where there is no room.
 bool add_tensor(Viewer& viewer, const Look& look, Answers& answers) {
   constexpr int kPicture = 192;
@@ -138,18 +190,36 @@ bool add_tensor(Viewer& viewer, const Look& look, Answers& answers) {
   if (parser.parse(told.body).get(event)) return has_room;
   std::uint64_t partner = 0;
   const bool has_partner = !event["partner"].get_uint64().get(partner);
-  if (has_partner)
-    has_room = has_room && answers.add(fmt::format("/api/event?event={}&side={}", partner, look.is_of_b ? "a" : "b"));
+  has_room = has_room && add_history(event, look.is_of_b, answers);
+  if (has_partner) {
+    const std::string other = fmt::format("/api/event?event={}&side={}", partner, look.is_of_b ? "a" : "b");
+    has_room = has_room && answers.add(other);
+    simdjson::dom::parser other_parser;
+    simdjson::dom::element told_of_other;
+    if (!other_parser.parse(viewer.answer(other).body).get(told_of_other))
+      has_room = has_room && add_history(told_of_other, !look.is_of_b, answers);
+  }
   bool has_bytes = false;
   simdjson::dom::array shape;
   if (event["tensor"]["has_bytes"].get_bool().get(has_bytes) || !has_bytes) return has_room;
   if (event["tensor"]["shape"].get_array().get(shape)) return has_room;
-  for (const std::string_view of : {"a", "b", "diff", "rel", "ulp"}) {
-    if (of != "a" && !has_partner) break;
-    has_room =
-        has_room && answers.add(fmt::format("/api/tile?{}&h=512&of={}{}&w=512", own, of, side),
-                                fmt::format("/api/tile?{}&h={}&of={}{}&w={}", own, kPicture, of, side, kPicture));
-  }
+  const std::string what = has_partner ? "worst" : "largest";
+  const std::string found = viewer.answer(fmt::format("/api/find?{}{}&what={}", own, side, what)).body;
+  const std::string other = slice_of(found);
+  for (const std::string& slice : {std::string(), other.empty() ? other : fmt::format("&slice={}", other)})
+    for (const std::string_view of : {"a", "b", "diff", "rel", "ulp"}) {
+      if (of != "a" && !has_partner) break;
+      const auto target = [&](int size) {
+        return fmt::format("/api/tile?{}&h={}&of={}{}{}&w={}", own, size, of, side, slice, size);
+      };
+      has_room = has_room && answers.add(target(512), target(kPicture));
+    }
+  if (const std::string index = index_of(found); !index.empty())
+    has_room = has_room && answers.add(fmt::format("/api/element?{}&index={}{}", own, index, side));
+  for (const std::string_view jump : {"largest", "worst"})
+    if (jump == "largest" || has_partner)
+      has_room = has_room && answers.add(fmt::format("/api/find?{}{}&what={}", own, side, jump));
+  has_room = has_room && answers.add(fmt::format("/api/histograms?{}{}&steps=64", own, side));
   for (const std::string_view of : {"a", "b"})
     if (of == "a" || has_partner)
       has_room = has_room && answers.add(fmt::format("/api/histogram?{}&of={}{}", own, of, side));
@@ -191,6 +261,10 @@ std::string export_page(Viewer& viewer, const ExportOptions& options) {
   if (looks.empty()) looks = first_of_file(viewer.answer("/api/session").body);
   std::size_t kept = 0;
   while (kept < looks.size() && add_tensor(viewer, looks[kept], answers)) ++kept;
+  bool has_lines = true;
+  for (const std::string_view stat : {"l2", "error", "abs_max", "mean", "std"})
+    has_lines = has_lines && answers.add(fmt::format("/api/series?points=100&stat={}", stat));
+  if (!has_lines) left_out.emplace_back("statistics over steps");
   std::string note = kept == 0 ? "" : fmt::format("It holds the elements of {} tensor{}. ", kept, kept == 1 ? "" : "s");
   if (kept < looks.size()) left_out.push_back(fmt::format("{} more that the answer names", looks.size() - kept));
   for (const std::string& what : left_out) note += fmt::format("Left out, for their size: {}. ", what);

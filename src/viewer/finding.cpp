@@ -232,7 +232,37 @@ class FindingWriter {
     for (const std::string& command : report::show_commands(diff, origin)) json_.text(command);
     json_.end_array().key("rel_l2");
     std::isfinite(origin.metrics.rel_l2) ? json_.number(origin.metrics.rel_l2) : json_.null();
-    json_.key("tensors").number(static_cast<std::uint64_t>(origin.tensors)).end_object();
+    json_.key("tensors").number(static_cast<std::uint64_t>(origin.tensors));
+    if (origin.code) code(*origin.code);
+    json_.end_object();
+  }
+
+  void code(const DiffCode& code) {
+    json_.key("code").begin_object();
+    for (const auto& [name, text] : {std::pair{"class_a", &code.class_a},
+                                     {"class_b", &code.class_b},
+                                     {"site_a", &code.site_a},
+                                     {"site_b", &code.site_b},
+                                     {"why_unknown", &code.why_unknown}}) {
+      json_.key(name);
+      text->empty() ? json_.null() : json_.text(*text);
+    }
+    json_.key("source").text(to_string(code.source)).key("lines").begin_array();
+    for (const std::string& line : code.lines) json_.text(line);
+    json_.end_array().key("removed").number(static_cast<std::uint64_t>(code.removed));
+    json_.key("added").number(static_cast<std::uint64_t>(code.added));
+    json_.key("left_out").number(static_cast<std::uint64_t>(code.left_out)).key("elsewhere").begin_array();
+    for (const std::string& name : code.elsewhere) json_.text(name);
+    json_.end_array().key("attributes").begin_array();
+    for (const DiffAttribute& one : code.attributes) {
+      json_.begin_object().key("name").text(one.name);
+      for (const auto& [side, value] : {std::pair{"a", &one.a}, {"b", &one.b}}) {
+        json_.key(side);
+        value->empty() ? json_.null() : json_.text(*value);
+      }
+      json_.end_object();
+    }
+    json_.end_array().end_object();
   }
 
   void rows(const std::vector<std::pair<std::string, std::string>>& all) {

@@ -7,8 +7,11 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 #include "report/values.hpp"
@@ -108,6 +111,37 @@ class CallWriter {
   simdjson::dom::parser parser_;
 };
 
+// The text as the run keeps it: what was run, whatever has become of the file since.
+std::optional<std::string> kept_source(const Side& side, const std::string& file, EventId at) {
+  if (side.reader() == nullptr) return std::nullopt;
+  std::string fingerprint;
+  for (const SourceFile& source : side.reader()->sources()) {
+    const bool is_it = source.file == file || source.path == file ||
+                       (!source.path.empty() && std::filesystem::path(source.path).filename() == file);
+    if (is_it && !source.fingerprint.empty() && (fingerprint.empty() || source.event < at))
+      fingerprint = source.fingerprint;
+  }
+  if (fingerprint.empty()) return std::nullopt;
+  try {
+    return side.reader()->source_text(fingerprint);
+  } catch (const Error&) {  // it is gone, or damaged
+    return std::nullopt;
+  }
+}
+
+// Only a file that the recording names, and only Python: a recording may come from anywhere.
+std::optional<std::string> source_on_disk(const std::string& file) {
+  constexpr std::uintmax_t kMostBytes = 8 << 20;
+  const std::filesystem::path path(file);
+  std::error_code error;
+  const bool is_python = path.extension() == ".py" && std::filesystem::is_regular_file(path, error) &&
+                         std::filesystem::file_size(path, error) <= kMostBytes;
+  if (!is_python) return std::nullopt;
+  std::ifstream stream(path);
+  if (!stream) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
 }  // namespace
 
 Answer variables_answer(const State& state, const Parameters& parameters) {
@@ -190,25 +224,26 @@ Answer changes_answer(const State& state, const Parameters& parameters) {
   return json_answer(std::move(body));
 }
 
-// Only the file that an event of the recording names, and only Python: a recording may come from anywhere.
 Answer source_answer(const State& state, const Parameters& parameters) {
-  constexpr std::int64_t kMostLines = 4000, kMostBytes = 8 << 20;
+  constexpr std::int64_t kMostLines = 4000;
   const std::size_t side = side_of(state, parameters);
-  const Event event = state.sides[side]->event(event_of(state, side, parameters));
-  const Site site = parse_site(event.site);
-  const std::filesystem::path path(site.file);
-  std::error_code error;
-  const bool is_python = path.extension() == ".py" && std::filesystem::is_regular_file(path, error) &&
-                         static_cast<std::int64_t>(std::filesystem::file_size(path, error)) <= kMostBytes;
-  std::ifstream file;
-  if (is_python) file.open(path);
-  if (!file) throw Error(ErrorCode::NotFound, fmt::format("the source is not on this machine: {}", site.file));
+  const EventId id = event_of(state, side, parameters);
+  const Side& own = *state.sides[side];
+  const Site site = parse_site(own.event(id).site);
+  std::optional<std::string> text = kept_source(own, site.file, id);
+  const bool is_kept = text.has_value();
+  if (!is_kept) text = source_on_disk(site.file);
+  if (!text)
+    throw Error(ErrorCode::NotFound,
+                fmt::format("the run does not keep the source, and it is not on this machine: {}", site.file));
   const std::int64_t first = std::max<std::int64_t>(1, site.line - kMostLines / 2);
   std::string body;
   JsonWriter json(body);
-  json.begin_object().key("file").text(site.file).key("first").number(first).key("lines").begin_array();
+  json.begin_object().key("file").text(site.file).key("is_kept").boolean(is_kept).key("first").number(first);
+  json.key("lines").begin_array();
+  std::istringstream lines(*text);
   std::int64_t number = 1;
-  for (std::string line; number < first + kMostLines && std::getline(file, line); ++number)
+  for (std::string line; number < first + kMostLines && std::getline(lines, line); ++number)
     if (number >= first) json.text(line);
   json.end_array().end_object();
   return json_answer(std::move(body));

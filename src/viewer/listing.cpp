@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "report/values.hpp"
@@ -151,6 +152,25 @@ void add_named_inputs(const Side& side, const Catalog& catalog, EventId id, cons
       break;
     }
   }
+}
+
+// "0,5,7": numbers below `end`.
+std::vector<std::size_t> read_numbers(std::string_view list, std::size_t end) {
+  std::vector<std::size_t> numbers;
+  for (const char *at = list.data(), *last = at + list.size(); at < last;) {
+    const auto read = std::from_chars(at, last, numbers.emplace_back());
+    const bool is_followed = read.ptr < last && (*read.ptr != ',' || read.ptr + 1 == last);
+    if (read.ec != std::errc() || numbers.back() >= end || is_followed)
+      throw Error(ErrorCode::InvalidArgument, "names are numbers of /api/names, with commas between them");
+    at = read.ptr + (read.ptr < last ? 1 : 0);
+  }
+  return numbers;
+}
+
+std::vector<std::size_t> all_of(std::size_t count) {
+  std::vector<std::size_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  return numbers;
 }
 
 }  // namespace
@@ -366,20 +386,14 @@ Answer event_answer(const State& state, const Parameters& parameters) {
 }
 
 Answer series_answer(const State& state, const Parameters& parameters) {
-  const std::string stat = parameters.text("stat", "abs_max"), list = parameters.text("names");
+  const std::string stat = parameters.text("stat", "abs_max"), list = parameters.text("names", "");
   const auto points = static_cast<std::size_t>(std::clamp<std::int64_t>(parameters.integer("points", 200), 2, 10000));
   if (stat != "error") statistic({}, stat);  // throws where there is no such statistic
   const std::vector<ListedName> names = list_names(state);
   std::string body;
   JsonWriter json(body);
   json.begin_object().key("series").begin_array();
-  for (const char *at = list.data(), *end = at + list.size(); at < end;) {
-    std::size_t number = 0;
-    const auto read = std::from_chars(at, end, number);
-    const bool is_followed = read.ptr < end && (*read.ptr != ',' || read.ptr + 1 == end);
-    if (read.ec != std::errc() || number >= names.size() || is_followed)
-      throw Error(ErrorCode::InvalidArgument, "names are numbers of /api/names, with commas between them");
-    at = read.ptr + (read.ptr < end ? 1 : 0);
+  for (const std::size_t number : parameters.has("names") ? read_numbers(list, names.size()) : all_of(names.size())) {
     json.begin_object();
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
       const std::vector<EventId>* events = side == 0 ? names[number].a : names[number].b;

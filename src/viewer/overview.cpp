@@ -77,6 +77,9 @@ Way way_of(const EventRow& row) {
   }
 }
 
+// Operations happen inside of a module: what it gives is told by other events, and a mask is made of infinities.
+bool is_inside(const EventRow& row) { return row.io == Io::Op || row.io == Io::Oracle; }
+
 bool is_received(const EventRow& row) { return row.io == Io::Input || row.io == Io::GradOutput; }
 
 class CellTable {
@@ -91,7 +94,7 @@ class CellTable {
     }
     for (std::size_t side = 0; side < (state.is_pair() ? 2 : 1); ++side) add_side(side);
     add_modules();
-    group_steps();
+    name_groups();
     add_starts();
   }
 
@@ -120,7 +123,7 @@ class CellTable {
       const auto id = static_cast<EventId>(i);
       Pairs::One pair{.error = kNan};
       if (state_.pairs != nullptr) pair = state_.pairs->of(side, id);
-      if (is_told_before(side, id)) continue;
+      if (is_told_before(side, id) || is_inside(row)) continue;
       const bool is_module = row.root != 0;
       const std::pair<TextId, TextId> key{is_module ? row.root : 0, is_module ? row.scope : row.name};
       const auto known = own.find(key);
@@ -128,7 +131,8 @@ class CellTable {
           known != own.end() ? known->second : own.emplace(key, module_of(catalog, row, side)).first->second;
       if (pair.partner) modules_[module].is_shared = true;
       const auto step = static_cast<std::size_t>(std::ranges::lower_bound(steps_, row.step) - steps_.begin());
-      Cell& cell = cells_[{module, step, way_of(row)}];
+      if (cells_.size() >= kMostCells) group_steps();
+      Cell& cell = cells_[{module, step / together_, way_of(row)}];
       if (is_received(row)) {
         cell.received.add(pair.verdict, pair.error, id, side);
         continue;
@@ -171,7 +175,8 @@ class CellTable {
       const Way way = one.phase == "backward"                           ? Way::Backward
                       : one.phase == "optimizer" || one.phase == "init" ? Way::Kept
                                                                         : Way::Forward;
-      const auto step = static_cast<std::size_t>(std::ranges::lower_bound(steps_, one.step) - steps_.begin());
+      const auto step =
+          static_cast<std::size_t>(std::ranges::lower_bound(steps_, one.step) - steps_.begin()) / together_;
       for (auto it = cells_.lower_bound({module->second, 0, Way::Forward});
            it != cells_.end() && std::get<0>(it->first) == module->second; ++it) {
         const bool is_before = std::pair(std::get<1>(it->first), std::get<2>(it->first)) < std::pair(step, way);
@@ -186,21 +191,25 @@ class CellTable {
     }
   }
 
-  // So many steps that nobody can look at each of them are put together.
+  // So many steps that nobody can look at each of them are put together, twice as many as before.
   void group_steps() {
-    constexpr std::size_t kMostCells = 200'000;
-    together_ = (cells_.size() + kMostCells - 1) / kMostCells;
-    if (together_ <= 1) return;
+    if (together_ >= steps_.size()) return;
+    together_ *= 2;
     std::map<Key, Cell> grouped;
-    for (auto& [key, cell] : cells_) {
-      const auto& [module, step, way] = key;
-      Cell& into = grouped[{module, step / together_, way}];
+    while (!cells_.empty()) {
+      const auto node = cells_.extract(cells_.begin());
+      const auto& [module, step, way] = node.key();
+      const Cell& cell = node.mapped();
+      Cell& into = grouped[{module, step / 2, way}];
       if (cell.given.event) into.given.add(cell.given);
       if (cell.received.event) into.received.add(cell.received);
       into.size = std::max(into.size, cell.size);
       into.bad += cell.bad;
     }
     cells_ = std::move(grouped);
+  }
+
+  void name_groups() {
     std::vector<std::int64_t> steps;
     for (std::size_t i = 0; i < steps_.size(); i += together_) steps.push_back(steps_[i]);
     steps_ = std::move(steps);
@@ -225,6 +234,8 @@ class CellTable {
       if (std::isnan(cell.given.error)) cell.given.error = origin.metrics.rel_l2;
     }
   }
+
+  static constexpr std::size_t kMostCells = 200'000;
 
   const State& state_;
   std::vector<std::int64_t> steps_;

@@ -1,9 +1,5 @@
 #include "viewer/session.hpp"
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +7,8 @@
 
 #include "compare/run_diff.hpp"
 #include "tenscope/error.hpp"
+#include "viewer/lost_pages.hpp"
+#include "viewer/memory.hpp"
 
 namespace tenscope::viewer {
 namespace fs = std::filesystem;
@@ -36,6 +34,8 @@ Finding judge_runs(const State& state, RunDiffOptions options, std::shared_ptr<c
   // The comparison opens the runs itself. Where one grows, and has several writers, it numbers events otherwise.
   const auto is_moving = [](const Side& side) { return side.is_running() && has_many_writers(side); };
   RunDiff diff = diff_runs(a.path(), b.path(), options);
+  diff.a = a.shown_path();
+  diff.b = b.shown_path();
   const bool is_by_names = !is_told || is_moving(a) || is_moving(b);
   pairs = is_by_names ? std::make_shared<Pairs>(Pairs::by_names(a, *state.catalogs[0], b, *state.catalogs[1]))
                       : std::move(found);
@@ -119,9 +119,7 @@ void Session::publish(State state) {
     changed_.notify_all();
   }
   state = {};  // what it was before, unless a request is still at it
-#ifdef __GLIBC__
-  ::malloc_trim(0);  // reading and comparing take several times what is kept
-#endif
+  give_back_memory();
 }
 
 void Session::work(const std::stop_token& stop) {
@@ -187,7 +185,11 @@ void Session::read_and_judge(State now, const std::stop_token& stop) {
     if (now.is_running() && now.finding != nullptr &&
         begin - judged_ < std::max<Clock::duration>(std::chrono::seconds(2), 5 * judging_))
       return;
-    now.finding = std::make_shared<Finding>(judge(now, options_.diff, now.pairs, report(0.3, 1)));
+    const std::size_t lost = lost_page_count();
+    auto found = std::make_shared<Finding>(judge(now, options_.diff, now.pairs, report(0.3, 1)));
+    if (lost_page_count() != lost)
+      throw Error(ErrorCode::Corrupt, "a file was cut short while it was read: nothing can be said of it");
+    now.finding = std::move(found);
     now.failure.clear();
     judged_ = Clock::now();
     judging_ = judged_ - begin;

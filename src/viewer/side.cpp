@@ -7,6 +7,7 @@
 
 #include "format/format.hpp"
 #include "kernels/summarize.hpp"
+#include "store/run_folder.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::viewer {
@@ -38,6 +39,19 @@ class RunSide final : public Side {
   Event event(EventId id) const override { return reader_.event(id); }
   TensorData tensor(EventId id) const override { return reader_.tensor(id); }
   bool has_bytes(EventId id, const TensorRecord& record) const override { return reader_.has_bytes(id, record); }
+
+  bool is_cut_short(EventId id) const override {
+    const Event event = reader_.event(id);
+    const auto* record = std::get_if<TensorRecord>(&event.value);
+    if (record == nullptr || !record->blob) return false;
+    const fs::path folder = reader_.path() / reader_.writers()[reader_.writer_index(id)].folder;
+    for (const bool is_open : {false, true}) {
+      std::error_code error;
+      const std::uintmax_t size = fs::file_size(store::segment_path(folder, record->blob->segment, is_open), error);
+      if (!error) return size < record->blob->offset + record->blob->size_bytes;
+    }
+    return false;
+  }
 
  private:
   Reader reader_;
@@ -166,7 +180,11 @@ EventId Side::id_of(EventNumber number) const {
 }
 
 std::shared_ptr<const Side> open_run_side(const fs::path& run, std::string shown_path) {
-  return std::make_shared<RunSide>(Reader(run), std::move(shown_path));
+  Reader reader(run);
+  // A folder of runs stands for the newest of them.
+  const fs::path below = reader.path().lexically_relative(run);
+  if (!shown_path.empty() && !below.empty() && below != ".") shown_path = (fs::path(shown_path) / below).string();
+  return std::make_shared<RunSide>(std::move(reader), std::move(shown_path));
 }
 
 std::shared_ptr<const Side> open_file_side(const fs::path& path, std::string shown_path) {

@@ -27,6 +27,9 @@ class Side {
   virtual Event event(EventId id) const = 0;
   virtual TensorData tensor(EventId id) const = 0;
   virtual bool has_bytes(EventId id, const TensorRecord& record) const = 0;
+  // Whether the file that has a tensor's bytes has become too short for them. False where it is gone: what was mapped
+  // of it stays.
+  virtual bool is_cut_short(EventId) const { return false; }
 
   // The path as people know it: of a copy of a run that lies elsewhere, that place.
   std::string shown_path() const { return shown_path_.empty() ? path() : shown_path_; }

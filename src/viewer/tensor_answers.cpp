@@ -201,9 +201,14 @@ Answer profile_answer(const TensorPair& pair, const Parameters& parameters) {
 }
 
 Answer histogram_answer(const TensorPair& pair, const Parameters& parameters) {
-  const kernels::Look look = requested_look(pair, requested_of(parameters));
-  const kernels::ValueCensus census = kernels::take_census(look);
-  const kernels::HistogramEdges edges = kernels::choose_edges({&census, 1});
+  const Of of = requested_of(parameters);
+  const kernels::Look look = requested_look(pair, of);
+  std::vector<kernels::ValueCensus> censuses{kernels::take_census(look)};
+  // The two of a pair are laid over each other: they have the same bins.
+  const bool has_other = (of == Of::A || of == Of::B) && pair.b && pair.b->data != pair.a.data;
+  if (has_other) censuses.push_back(kernels::take_census(kernels::Look(of == Of::A ? *pair.b : pair.a)));
+  const kernels::HistogramEdges edges = kernels::choose_edges(censuses);
+  const kernels::ValueCensus& census = censuses.front();
   std::string body;
   JsonWriter json(body);
   json.begin_object();

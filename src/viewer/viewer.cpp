@@ -20,9 +20,10 @@
 #include "viewer/history.hpp"
 #include "viewer/json.hpp"
 #include "viewer/listing.hpp"
+#include "viewer/memory.hpp"
 #include "viewer/overview.hpp"
 #include "viewer/session.hpp"
-#include "viewer/tensor_answers.hpp"
+#include "viewer/tensor_requests.hpp"
 
 namespace tenscope::viewer {
 namespace fs = std::filesystem;
@@ -42,7 +43,9 @@ std::string command_of(std::string_view run_json) {
   std::string command;
   for (const simdjson::dom::element word : words) {
     std::string_view part;
-    if (!word.get_string().get(part)) command += (command.empty() ? "" : " ") + report::shell_word(part);
+    if (word.get_string().get(part)) continue;
+    if (!command.empty()) command += ' ';
+    command += report::shell_word(part);
   }
   return command;
 }
@@ -151,7 +154,7 @@ Answer live_answer(const State& state, const Parameters& parameters) {
       // The newest first: what the page has told already, it leaves out.
       for (std::size_t at = catalog->rows().size(); at-- > 0 && told < kMostTold;) {
         const EventRow& row = catalog->rows()[at];
-        if (row.bad == 0 || !row.is_value()) continue;
+        if (row.bad == 0 || !row.is_value() || row.io == Io::Op || row.io == Io::Oracle) continue;
         ++told;
         json.begin_object().key("side").text(i == 0 ? "a" : "b").key("name").text(catalog->text(row.name));
         json.key("step").number(row.step).key("event");
@@ -162,91 +165,6 @@ Answer live_answer(const State& state, const Parameters& parameters) {
   json.end_array().end_object();
   return json_answer(std::move(body));
 }
-
-// Whether a request is about one tensor alone, that of `of`.
-bool is_of_one(std::string_view path, const Parameters& parameters, std::string_view of) {
-  if ((of != "a" && of != "b") || path == "/api/tolerance" || path == "/api/element") return false;
-  const std::string what = path == "/api/find" ? parameters.text("what", "") : "";
-  return what != "worst" && what != "differs" && what != "mismatch";
-}
-
-TensorPair pair_of(const State& state, std::string_view path, const Parameters& parameters,
-                   std::vector<TensorData>& held) {
-  const std::size_t side = side_of(state, parameters);
-  const EventId id = event_of(state, side, parameters);
-  const std::string of = parameters.text("of", "a");
-  held.reserve(2);
-  std::optional<EventId> partner;
-  if (state.pairs != nullptr) partner = state.pairs->of(side, id).partner;
-  if (!partner) {
-    held.push_back(state.sides[side]->tensor(id));
-    return {.a = held.back().view, .b = {}};
-  }
-  const EventId ids[] = {side == 0 ? id : *partner, side == 0 ? *partner : id};
-  std::optional<TensorView> views[2];
-  std::exception_ptr missing[2];
-  for (const std::size_t i : {0, 1}) {
-    try {
-      held.push_back(state.sides[i]->tensor(ids[i]));
-      views[i] = held.back().view;
-    } catch (const Error&) {  // its bytes were not kept: the other's may do
-      missing[i] = std::current_exception();
-    }
-  }
-  if (views[0] && views[1]) return {.a = *views[0], .b = views[1]};
-  const std::size_t wanted = of == "b" ? 1 : 0;
-  if (!views[wanted]) std::rethrow_exception(missing[wanted]);
-  if (is_of_one(path, parameters, of)) return {.a = *views[wanted], .b = views[wanted]};
-  if (of != "a") std::rethrow_exception(missing[1 - wanted]);
-  return {.a = *views[wanted], .b = {}};
-}
-
-// The same tensor over steps, as many as asked for: spread evenly, the one asked for among them.
-Answer histograms_of(const State& state, const Parameters& parameters) {
-  const std::size_t side = side_of(state, parameters);
-  const Side& own = *state.sides[side];
-  const Catalog& catalog = *state.catalogs[side];
-  const EventId id = event_of(state, side, parameters);
-  const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(parameters.integer("steps", 64), 1, 512));
-  std::vector<EventId> events = over_steps(own, catalog, id);
-  std::erase_if(events, [&](EventId other) { return catalog[other].shown != Shown::Tensor; });
-  std::vector<EventId> chosen;
-  const std::size_t count = std::min(most, events.size());
-  for (std::size_t i = 0; i < count; ++i) chosen.push_back(events[i * events.size() / count]);
-  std::vector<TensorData> held;
-  std::vector<HistogramStep> steps;
-  held.reserve(2 * chosen.size());
-  for (const EventId event : chosen) {
-    std::optional<EventId> partner;
-    if (state.pairs != nullptr) partner = state.pairs->of(side, event).partner;
-    try {
-      held.push_back(own.tensor(event));
-      HistogramStep step{.step = catalog[event].step, .event = own.number_of(event), .tensors = {held.back().view, {}}};
-      steps.push_back(step);
-      if (partner) {
-        held.push_back(state.sides[1 - side]->tensor(*partner));
-        steps.back().tensors.b = held.back().view;
-      }
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::NotFound) throw;  // its bytes were not kept
-    }
-  }
-  if (steps.empty()) throw Error(ErrorCode::NotFound, "the bytes of this tensor were not kept");
-  return histograms_answer(steps, static_cast<std::int64_t>(events.size() - steps.size()));
-}
-
-using TensorRequest = Answer (*)(const TensorPair&, const Parameters&);
-
-struct TensorRoute {
-  std::string_view path;
-  TensorRequest answer;
-};
-
-constexpr TensorRoute kTensorRoutes[] = {
-    {"/api/tile", tile_answer},           {"/api/elements", elements_answer},   {"/api/element", element_answer},
-    {"/api/find", find_answer},           {"/api/tolerance", tolerance_answer}, {"/api/profile", profile_answer},
-    {"/api/histogram", histogram_answer},
-};
 
 int status_of(ErrorCode code) {
   if (code == ErrorCode::NotFound) return 404;
@@ -266,6 +184,7 @@ class Cache {
       if (const auto found = answers_.find(key); found != answers_.end()) return found->second;
     }
     Answer answer = make();
+    give_back_memory();
     const std::lock_guard lock(mutex_);
     if (revision == revision_) answers_.insert_or_assign(key, answer);
     return answer;
@@ -287,6 +206,7 @@ struct OpenSession {
 
 struct Viewer::Impl {
   fs::path folder;  // of a list
+  std::array<std::string, 2> paths, shown_paths;
   std::mutex mutex;
   std::list<std::shared_ptr<OpenSession>> sessions;  // the last used first
 
@@ -295,7 +215,17 @@ struct Viewer::Impl {
   Answer runs();
   std::map<std::string, fs::path> listed() const;
   std::shared_ptr<OpenSession> session_of(const Parameters& parameters);
+  void rename_paths(std::string& text) const;
 };
+
+// What the core says of a copy of a run that lies elsewhere names that copy.
+void Viewer::Impl::rename_paths(std::string& text) const {
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (shown_paths[i].empty()) continue;
+    for (std::size_t at = 0; (at = text.find(paths[i], at)) != std::string::npos; at += shown_paths[i].size())
+      text.replace(at, paths[i].size(), shown_paths[i]);
+  }
+}
 
 std::map<std::string, fs::path> Viewer::Impl::listed() const {
   std::map<std::string, fs::path> runs;
@@ -380,7 +310,10 @@ std::shared_ptr<OpenSession> Viewer::Impl::session_of(const Parameters& paramete
   auto open = std::make_shared<OpenSession>();
   open->a = a;
   open->b = b;
-  open->session = std::make_unique<Session>(path_of(a), b.empty() ? fs::path() : path_of(b));
+  SessionOptions options;
+  if (const fs::path shown = shown_paths[0]; !shown.empty())
+    options.shown_paths = {(shown / a).string(), (shown / b).string()};
+  open->session = std::make_unique<Session>(path_of(a), b.empty() ? fs::path() : path_of(b), std::move(options));
   sessions.push_front(open);
   if (sessions.size() > kMostOpen) {
     closed = std::move(sessions.back());
@@ -395,7 +328,12 @@ Answer Viewer::Impl::route(std::string_view path, const Parameters& parameters) 
     std::string body;
     JsonWriter json(body);
     json.begin_object().key("version").text(TENSCOPE_VERSION).key("kind").text("list").key("title");
-    json.text(folder.filename().string()).key("sides").begin_array().end_array().key("revision").number(0);
+    json.text((shown_paths[0].empty() ? folder : fs::path(shown_paths[0])).filename().string())
+        .key("sides")
+        .begin_array()
+        .end_array()
+        .key("revision")
+        .number(0);
     for (const std::string_view key : {"has_modules", "has_changes", "has_calls"}) json.key(key).boolean(false);
     json.end_object();
     return json_answer(std::move(body));
@@ -416,14 +354,7 @@ Answer Viewer::Impl::route(OpenSession& open, std::string_view path, const Param
     return open.cache.get("session", state.revision,
                           [&] { return session_answer(state, TENSCOPE_VERSION, !folder.empty()); });
   if (path == "/api/event") return event_answer(state, parameters);
-  for (const TensorRoute& tensor : kTensorRoutes) {
-    if (path != tensor.path) continue;
-    std::vector<TensorData> held;
-    const TensorPair pair = pair_of(state, path, parameters, held);
-    Answer answer = tensor.answer(pair, parameters);
-    answer.is_final = state.finding != nullptr && !state.is_running();
-    return answer;
-  }
+  if (std::optional<Answer> answer = tensor_answer(state, path, parameters)) return std::move(*answer);
   if (path == "/api/source") return source_answer(state, parameters);
   // What follows needs every event's head.
   if (!state.has_catalogs()) return working(session.progress());
@@ -441,6 +372,8 @@ Answer Viewer::Impl::route(OpenSession& open, std::string_view path, const Param
 }
 
 Viewer::Viewer(const std::string& a, const std::string& b, ViewerOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->paths = {a, b};
+  impl_->shown_paths = options.shown_paths;
   std::error_code error;
   const bool is_folder_of_runs = b.empty() && fs::is_directory(a, error) &&
                                  !fs::exists(fs::path(a) / "run.json", error) && compare::is_run_folder(a);
@@ -471,9 +404,11 @@ std::shared_ptr<const RunDiff> Viewer::diff() const {
 }
 
 Answer Viewer::answer(std::string_view target) noexcept {
-  const auto failed = [](int status, const char* what) {
+  const auto failed = [this](int status, const char* what) {
     try {
-      return error_answer(status, what);
+      std::string text = what;
+      impl_->rename_paths(text);
+      return error_answer(status, text);
     } catch (...) {
       return Answer{.status = 500, .type = "application/json", .body = "{}"};
     }
@@ -482,7 +417,9 @@ Answer Viewer::answer(std::string_view target) noexcept {
     const std::size_t question = target.find('?');
     const std::string_view path = target.substr(0, question);
     const Parameters parameters(question == std::string_view::npos ? std::string_view() : target.substr(question + 1));
-    return impl_->route(path, parameters);
+    Answer answer = impl_->route(path, parameters);
+    if (path == "/api/answer") impl_->rename_paths(answer.body);
+    return answer;
   } catch (const Error& error) {
     return failed(status_of(error.code()), error.what());
   } catch (const std::exception& error) {

@@ -230,6 +230,8 @@ function Tabs(props: { state: State }): Node {
             onClick={(event) => {
               if (event.ctrlKey || event.metaKey || event.shiftKey) return;
               event.preventDefault();
+              // Keys are the view's from now on; who came here by the keyboard stays on the tab.
+              if (event.detail > 0) (event.currentTarget as HTMLElement).blur();
               open_view(state, entry.id);
             }}
           >

@@ -207,7 +207,7 @@ export function open_help(state: State): void {
               <h3>{group.title}</h3>
               <dl>
                 {by_meaning(group.keys).map(([what, keys]) => [
-                  <dt>{keys.map((key) => <kbd>{key_text(key)}</kbd>)}</dt>,
+                  <dt>{key_ranges(keys).map((key) => key === "…" ? "…" : <kbd>{key_text(key)}</kbd>)}</dt>,
                   <dd>{what}</dd>,
                 ])}
               </dl>
@@ -245,4 +245,16 @@ export function key_text(key: string): string {
   };
   const parts = key === "+" ? ["+"] : key.split("+");
   return parts.map((part) => signs[part] ?? part).join(" ");
+}
+
+/** 1, 2, 3 … 8 as 1 … 8: the first and the last of keys that follow each other. */
+export function key_ranges(keys: readonly string[]): string[] {
+  const follows = (a: string | undefined, b: string | undefined): boolean =>
+    a !== undefined && b !== undefined && a.slice(0, -1) === b.slice(0, -1) && /\d$/.test(a) &&
+    Number(b.at(-1)) === Number(a.at(-1)) + 1;
+  return keys.flatMap((key, i) => {
+    const isInside = follows(keys[i - 1], key) && follows(key, keys[i + 1]);
+    if (!isInside) return [key];
+    return follows(keys[i - 2], keys[i - 1]) ? [] : ["…"];
+  });
 }

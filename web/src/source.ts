@@ -1,5 +1,8 @@
 // Where the page's answers come from: the server that it was loaded from, or the page itself.
 
+import { find_in_tiles } from "./embedded_find.ts";
+import type { Found, Series } from "./types.ts";
+
 export type Value = string | number | boolean | null | undefined;
 export type Params = Record<string, Value>;
 
@@ -115,6 +118,10 @@ export class EmbeddedSource implements Source {
   }
 
   json<T>(path: string, params?: Params): Promise<T> {
+    if (!this.#index.has(canonical_target(path, params))) {
+      const made = path === "/api/find" ? this.#found(params) : path === "/api/series" ? this.#series(params) : null;
+      if (made !== null) return made as Promise<T>;
+    }
     return this.#find(path, params).then((body) => JSON.parse(new TextDecoder().decode(body)) as T);
   }
 
@@ -134,6 +141,29 @@ export class EmbeddedSource implements Source {
   /** The targets that begin with `prefix`. */
   targets(prefix: string): string[] {
     return [...this.#index.keys()].filter((target) => target.startsWith(prefix));
+  }
+
+  /** Of a tensor whose pictures are in the page: what can be found in them. */
+  // deno-lint-ignore require-await -- a failure is a rejected promise
+  async #found(params: Params = {}): Promise<Found> {
+    const tiles = new Map<string, ArrayBuffer[]>();
+    for (const target of this.targets(`/api/tile?event=${params["event"]}&`)) {
+      const asked = new URLSearchParams(target.slice(target.indexOf("?")));
+      if ((asked.get("side") ?? "a") !== (params["side"] ?? "a")) continue;
+      const [offset = 0, length = 0, status = 200] = this.#index.get(target)!;
+      if (status !== 200) continue;
+      const of = asked.get("of")!;
+      tiles.set(of, [...tiles.get(of) ?? [], this.#bodies.slice(offset, offset + length).buffer as ArrayBuffer]);
+    }
+    return find_in_tiles(tiles, params);
+  }
+
+  /** The page holds the lines of all names together. */
+  async #series(params: Params = {}): Promise<Series> {
+    const all = await this.#find("/api/series", { points: params["points"], stat: params["stat"] });
+    const { series } = JSON.parse(new TextDecoder().decode(all)) as Series;
+    const wanted = String(params["names"] ?? "").split(",").map(Number);
+    return { series: wanted.map((name) => series[name] ?? { a: [] }) };
   }
 
   // deno-lint-ignore require-await -- a failure is a rejected promise, as with HttpSource

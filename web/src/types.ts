@@ -72,6 +72,21 @@ export interface PlaceRef {
   event_a: number | null;
   event_b: number | null;
 }
+/** What two runs keep of the code of a module. */
+export interface PlaceCode {
+  class_a: string | null;
+  class_b: string | null;
+  site_a: string | null;
+  site_b: string | null;
+  source: "unknown" | "same" | "differs" | "another";
+  why_unknown: string | null;
+  lines: string[];
+  removed: number;
+  added: number;
+  left_out: number;
+  elsewhere: string[];
+  attributes: { name: string; a: string | null; b: string | null }[];
+}
 export interface Place extends PlaceRef {
   title: string;
   module: string;
@@ -86,6 +101,7 @@ export interface Place extends PlaceRef {
   commands: string[];
   rel_l2: Num | null;
   tensors: number;
+  code?: PlaceCode;
 }
 export interface AnswerCounts {
   compared: number;
@@ -318,6 +334,8 @@ export interface ElementAnswer {
 export interface Found {
   index: number[] | null;
   count: number;
+  /** Of an exported page: not of all elements, but of those in the slices it holds, or of cells of several elements. */
+  within?: "slices" | "cells";
 }
 export interface Tolerance {
   mismatches: number;

@@ -1,5 +1,14 @@
 /// <reference lib="deno.ns" />
-import { canonical_target, EmbeddedSource, encode, HttpSource, SourceError, SourceWith } from "../src/source.ts";
+import {
+  canonical_target,
+  EmbeddedSource,
+  encode,
+  HttpSource,
+  type Params,
+  SourceError,
+  SourceWith,
+} from "../src/source.ts";
+import type { Found, Series } from "../src/types.ts";
 import { equal, fails } from "./assert.ts";
 
 Deno.test("a target has its parameters in order, and none without a value", () => {
@@ -93,4 +102,55 @@ Deno.test("what the server says of a failure is the error's message", async () =
   } finally {
     globalThis.fetch = before;
   }
+});
+
+Deno.test("an embedded source finds the next NaN and difference in the pictures it holds", async () => {
+  const values = [1, NaN, 3, 4, 5, 6];
+  const tile = (slice: string, flags: number[]): string => {
+    const header = JSON.stringify({
+      rows: [0, 2],
+      cols: [0, 3],
+      of_rows: 2,
+      of_cols: 3,
+      height: 2,
+      width: 3,
+      exact: true,
+      planes: ["value", "flags"],
+      axes: [1, 2],
+      shape: [4, 2, 3],
+      slice,
+      dtype: "float32",
+    });
+    const padded = header.padEnd(Math.ceil(header.length / 8) * 8);
+    const bytes = new Uint8Array(8 + padded.length + 24 + 6);
+    bytes.set(new TextEncoder().encode("TST1"));
+    new DataView(bytes.buffer).setUint32(4, padded.length, true);
+    bytes.set(new TextEncoder().encode(padded), 8);
+    bytes.set(new Uint8Array(new Float32Array(values).buffer), 8 + padded.length);
+    bytes.set(flags, 8 + padded.length + 24);
+    return String.fromCharCode(...bytes);
+  };
+  const index = new Map<string, number[]>();
+  let all = "";
+  const add = (target: string, body: string): void => {
+    index.set(target, [all.length, body.length]);
+    all += body;
+  };
+  add("/api/tile?event=7&h=512&of=a&w=512", tile("0,:,:", [0, 1, 0, 0, 0, 0]));
+  add("/api/tile?event=7&h=512&of=diff&w=512", tile("0,:,:", [0, 0, 0, 0, 8, 0]));
+  add("/api/tile?event=7&h=512&of=diff&slice=3%2C%3A%2C%3A&w=512", tile("3,:,:", [8, 0, 0, 0, 0, 0]));
+  add("/api/series?points=100&stat=l2", JSON.stringify({ series: [{ a: [[0, 1]] }, { a: [[0, 2]] }, { a: [] }] }));
+  add("/api/find?event=7&what=worst", JSON.stringify({ index: [3, 0, 0], count: 1 }));
+  const source = new EmbeddedSource(index, Uint8Array.from(all, (c) => c.charCodeAt(0)));
+  const find = (more: Params) => source.json<Found>("/api/find", { event: 7, ...more });
+  equal((await find({ what: "worst" })).index, [3, 0, 0]);
+  equal(await find({ what: "bad" }), { index: [0, 0, 1], count: 1, within: "slices" });
+  equal((await find({ what: "differs" })).index, [0, 1, 1]);
+  equal(await find({ what: "differs", from: "0,1,1" }), { index: [3, 0, 0], count: 2, within: "slices" });
+  equal((await find({ what: "differs", from: "3,0,0" })).index, [0, 1, 1]);
+  equal((await find({ what: "differs", from: "3,0,0", back: true })).index, [0, 1, 1]);
+  equal((await find({ what: "differs", back: true })).index, [3, 0, 0]);
+  equal((await fails(() => find({ what: "differs", event: 8 })) as SourceError).status, 404);
+  const lines = await source.json<Series>("/api/series", { stat: "l2", names: "1,0", points: 100 });
+  equal(lines.series, [{ a: [[0, 2]] }, { a: [[0, 1]] }]);
 });

@@ -6,6 +6,8 @@ import { key_name } from "../src/keys.ts";
 import { strip_layout } from "../src/views/answer.tsx";
 import { table_order } from "../src/views/table.tsx";
 import { given_by } from "../src/views/calls.tsx";
+import { key_ranges } from "../src/palette.tsx";
+import { read_patch } from "../src/views/code.tsx";
 import { tree_rows } from "../src/views/tree.tsx";
 import { change_text, is_bad } from "../src/views/lines.tsx";
 import { spark_path } from "../src/parts.tsx";
@@ -222,4 +224,39 @@ Deno.test("what a call gave is its output, not its beginning", () => {
   equal(given_by({ id: 3, kind: "enter", same_module: [{ id: 5, name: "m.throughput" }] }), 5);
   equal(given_by({ id: 3, kind: "enter", same_module: [] }), null);
   equal(given_by({ id: 3, kind: "value", same_module }), 3);
+});
+
+Deno.test("a patch has the numbers of both files, and what changed within a line", () => {
+  const lines = read_patch([
+    "--- model.py",
+    "+++ model.py",
+    "@@ -10,4 +10,4 @@",
+    " def forward(self, x):",
+    "-    scores = q @ k / WIDTH**0.5",
+    "+    scores = q @ k / HEAD**0.5",
+    "     return scores",
+    "@@ -30 +30,2 @@",
+    "-a = 1",
+    "+completely(different)",
+    "+--- not a file",
+  ]);
+  equal(lines.map((line) => [line.kind, line.a, line.b]), [
+    ["gap", null, null],
+    ["same", 10, 10],
+    ["removed", 11, null],
+    ["added", null, 11],
+    ["same", 12, 12],
+    ["gap", null, null],
+    ["removed", 30, null],
+    ["added", null, 30],
+    ["added", null, 31],
+  ]);
+  equal(lines.map((line) => line.changed && line.text.slice(...line.changed)).filter(Boolean), ["WIDTH", "HEAD"]);
+  equal(lines.at(-1)!.text, "--- not a file");
+});
+
+Deno.test("keys that follow each other are told by the first and the last", () => {
+  equal(key_ranges(["1", "2", "3", "4", "Alt+1", "Alt+2", "Alt+3"]), ["1", "…", "4", "Alt+1", "…", "Alt+3"]);
+  equal(key_ranges(["Ctrl+k", "/"]), ["Ctrl+k", "/"]);
+  equal(key_ranges(["1", "2"]), ["1", "2"]);
 });

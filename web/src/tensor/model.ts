@@ -851,10 +851,10 @@ export class TensorModel {
         this.found.set(isWalk ? `no element is ${words[what]}` : "there is no such element");
         return;
       }
-      const count = found.count.toLocaleString("en-US");
-      this.found.set(
-        isWalk ? `${count} ${found.count === 1 ? "element is" : "elements are"} ${words[what]}` : words[what],
-      );
+      const noun = found.within === "cells" ? "cell" : "element";
+      const where = found.within === undefined ? "" : ", in what this page holds";
+      const count = `${found.count.toLocaleString("en-US")} ${noun}${found.count === 1 ? " is" : "s are"}`;
+      this.found.set(isWalk ? `${count} ${words[what]}${where}` : words[what]);
       if (what === "mismatch" && this.limits.peek() === null) this.set_limits(limits);
       this.go_index(found.index);
     } catch (error) {

@@ -10,6 +10,7 @@ import { count_text, number_text, plural } from "../lib/text.ts";
 import type { State } from "../state.ts";
 import { type Answer, kPhaseWords, type Place, type PlaceRef, type Timeline, Verdict, verdict_word } from "../types.ts";
 import { Empty, Failure, LegendItem, ProgressBar } from "../parts.tsx";
+import { CodeOfModule, is_told_by_code, short_site } from "./code.tsx";
 
 export function AnswerView(state: State): Node {
   effect(() => {
@@ -97,6 +98,10 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
   const place = answer.places[at] ?? answer.places[0];
   const tone = verdict_class(answer.verdict);
   const others = answer.places.length;
+  // A list of one place, and nothing beside it, would only take the room of the place itself.
+  const isAlone = others === 1 && answer.origin_count <= 1 && answer.renamed.length === 0 &&
+    answer.unmatched.length === 0 && !state.source.isEmbedded &&
+    !state.session.peek()?.sides.some((side) => side.problems.length > 0);
   return (
     <div class="answer-inner">
       <div class={`answer-head ${tone}`}>
@@ -108,7 +113,7 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
         {answer.of === "diff" ? <Coverage answer={answer} /> : null}
       </div>
       {answer.of === "check" || answer.of === "diff" ? <Strip state={state} place={place ?? null} /> : null}
-      <div class="answer-columns">
+      <div class={isAlone ? "answer-columns one-column" : "answer-columns"}>
         <div class="answer-main">
           {place
             ? <PlaceCard state={state} place={place} answer={answer} />
@@ -134,7 +139,7 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
             )
             : null}
         </div>
-        <div class="answer-side">
+        <div class="answer-side" hidden={isAlone}>
           {others > 0
             ? (
               <Section
@@ -277,7 +282,7 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
           ]
             .filter(Boolean).join(" · ")}
         </span>
-        {place.site
+        {place.site && !place.code?.lines.length
           ? (
             <button
               type="button"
@@ -285,7 +290,7 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
               title="Copy the place in the source"
               onClick={() => state.copy(place.site!, place.site!)}
             >
-              {place.site}
+              {short_site(place.site)}
             </button>
           )
           : null}
@@ -328,26 +333,29 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
           )
           : null}
       </div>
-      <dl class="evidence">
-        {place.rows.map(([name, text]) => [
-          <dt>{name}</dt>,
-          <dd>
-            {last && name.startsWith("last agree")
-              ? <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>{text}</a>
-              : text}
-          </dd>,
-        ])}
-        {last && !place.rows.some(([name]) => name.startsWith("last agree"))
-          ? [
-            <dt>last agreeing</dt>,
+      <div class="card-body">
+        <dl class="evidence">
+          {place.rows.filter((row) => !is_told_by_code(place, row)).map(([name, text]) => [
+            <dt>{name}</dt>,
             <dd>
-              <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>
-                {last.name}, step {last.step}
-              </a>
+              {last && name.startsWith("last agree")
+                ? <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>{text}</a>
+                : text}
             </dd>,
-          ]
-          : null}
-      </dl>
+          ])}
+          {last && !place.rows.some(([name]) => name.startsWith("last agree"))
+            ? [
+              <dt>last agreeing</dt>,
+              <dd>
+                <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>
+                  {last.name}, step {last.step}
+                </a>
+              </dd>,
+            ]
+            : null}
+        </dl>
+        {place.code ? <CodeOfModule state={state} code={place.code} name={place.class || place.module} /> : null}
+      </div>
       {place.commands.length > 0
         ? (
           <div class="commands">
@@ -376,8 +384,8 @@ function Coverage(props: { answer: Answer }): Node {
     ["noise", "noise", counts.noise],
     ["unknown", "unknown", counts.unknown],
     ["nothing comes of it", "idle", counts.idle],
-    ["follow", "carries", counts.consequences],
-    ["start a difference", "starts", counts.origins],
+    [counts.consequences === 1 ? "follows" : "follow", "carries", counts.consequences],
+    [counts.origins === 1 ? "starts a difference" : "start a difference", "starts", counts.origins],
   ];
   const total = Math.max(1, parts.reduce((sum, [, , n]) => sum + n, 0));
   return (

@@ -170,6 +170,8 @@ function Tree(
   props: { state: State; nodes: ModuleNode[]; by: ColorBy; filter: string; standing: ReadonlyMap<string, Standing> },
 ): Node {
   const { state, nodes, by, filter, standing } = props;
+  const two = state.hasTwo.peek();
+  const columns = two ? kColumns : kColumns.replace("82px 64px", "0 0");
   const longest = nodes.reduce((most, node) => Math.max(most, node.duration_s ?? 0), 0);
   const rows = computed(() => tree_rows(nodes, state.collapsed(), filter.trim() === "" ? null : name_filter(filter)));
   const active = signal<number | null>(null);
@@ -200,14 +202,14 @@ function Tree(
   });
   return (
     <div class="column">
-      <div class="grid-head" style={{ "grid-template-columns": kColumns }}>
+      <div class="grid-head" style={{ "grid-template-columns": columns }}>
         <span>module</span>
         <span>class</span>
         <span class="right">calls</span>
         <span class="right">time</span>
         <span class="right">own time</span>
-        <span class="right">error</span>
-        <span class="right">adds</span>
+        <span class="right">{two ? "error" : ""}</span>
+        <span class="right">{two ? "adds" : ""}</span>
         <span>inputs</span>
         <span>outputs</span>
       </div>
@@ -226,7 +228,7 @@ function Tree(
           return (
             <div
               class={`grid-row ${active.peek() === index ? "on" : ""}`}
-              style={{ "grid-template-columns": kColumns }}
+              style={{ "grid-template-columns": columns }}
               role="option"
               title={node.path}
               onClick={() => open_module(state, node.root, node.path)}
@@ -243,7 +245,7 @@ function Tree(
               <span class="num right">{seconds_text(node.duration_s)}</span>
               <span class="num right muted">{seconds_text(node.own_s)}</span>
               <span class="num right">{Number.isNaN(error) ? "" : number_text(error, 3)}</span>
-              <span class="num right">{Number.isNaN(adds) ? "" : `${Math.round(adds * 100)} %`}</span>
+              <span class="num right">{Number.isNaN(adds) || !two ? "" : `${Math.round(adds * 100)} %`}</span>
               <span class="muted num">{node.inputs.map(shape_text).join(", ")}</span>
               <span class="muted num">{node.outputs.map(shape_text).join(", ")}</span>
             </div>

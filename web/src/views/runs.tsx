@@ -166,11 +166,19 @@ export function RunsView(state: State): Node {
               <span class="num right">{count_text(run.steps)}</span>
               <span class="num right">{count_text(run.events)}</span>
               <span class="num right muted">{bytes_text(run.size_bytes)}</span>
-              <span class="mono muted" title={run.command}>{run.command}</span>
+              <span class="mono muted" title={run.command}>{short_command(run.command)}</span>
             </div>
           );
         }}
       />
     </div>
+  );
+}
+
+/** As it was typed: without the folders of the interpreter. */
+export function short_command(command: string): string {
+  return command.replace(/^(['"]?)\/\S*\/(python[\d.]*)\1(?=\s|$)/, "$2").replace(
+    /^python[\d.]* -m tenscope\.run(?=\s|$)/,
+    "tenscope run",
   );
 }

@@ -66,7 +66,9 @@ export function TimelineView(state: State): Node {
   const columnWidth = computed(() => {
     const now = matrix();
     if (!now) return 10;
-    return Math.min(44 * zoom(), Math.max(2, (size().width - gutter() - 12) * zoom() / now.columns));
+    // Few steps get wide columns, but not so wide that they are no longer seen as columns.
+    const widest = Math.max(44, Math.min(110, size().width / 16));
+    return Math.min(widest * zoom(), Math.max(2, (size().width - gutter() - 12) * zoom() / now.columns));
   });
   const sizes = computed(() => {
     let [low, high] = [Infinity, 0];
