@@ -751,5 +751,10 @@ class Fetching:
 
     def __exit__(self, *args) -> None: ...
 
+def held_code(modules: list) -> list[int]:
+    """
+    For each module a number that is another one when it holds other functions, classes or code than before.
+    """
+
 def spy_active(name: str, value: Any, module: Any = None) -> None:
     """What spy hands on to while somebody listens; set by the Python package."""

@@ -115,7 +115,8 @@ def _statistics(value: object) -> str:
     finite = seen.count - seen.nan - seen.inf
     parts = []
     if finite > 0 and not seen.dtype.startswith("complex"):
-        parts += [f"sum={seen.mean * finite:.7g}", f"mean={seen.mean:.7g}", f"min={seen.min:.7g}", f"max={seen.max:.7g}"]
+        numbers = {"sum": seen.mean * finite, "mean": seen.mean, "min": seen.min, "max": seen.max}
+        parts += [f"{name}={number:.7g}" for name, number in numbers.items()]
     parts += [f"{kind}={count}" for kind, count in (("nan", seen.nan), ("inf", seen.inf)) if count]
     return "".join(f" | {part}" for part in parts)
 
