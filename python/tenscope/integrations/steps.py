@@ -111,7 +111,7 @@ class StepRecorder:
         if self.run is None or not self._is_wanted:
             return
         value = _number(loss)
-        if value is not None:
+        if value is not None and not self.run.held:
             self.run.record("loss", value)
         if not self._is_ring:
             return
