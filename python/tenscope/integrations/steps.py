@@ -180,7 +180,7 @@ class StepRecorder:
         """What is in the ring stays. A next event is waited for where the loss can still be judged."""
         self._stop_tracing()
         run, self.run = self.run, None
-        run.record("kept_because", why, kind="note", meta={"step": self._step, "loss": str(loss)})
+        run.record("kept_because", why, meta={"step": self._step, "loss": str(loss)})
         run.close()
         self.kept.append(run.path)
         folder = shown_path(run.path)
