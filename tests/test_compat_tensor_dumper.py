@@ -33,7 +33,7 @@ def only_folder(base):
 
 
 def dumped(folder):
-    metadata = {"runtime_info.json", "packages.json", "git_info.json", "project.patch", "run.json"}
+    metadata = {"runtime_info.json", "packages.json", "git_info.json", "project.patch", "untracked.patch", "run.json"}
     return sorted(p.name for p in Path(folder).iterdir() if p.is_file() and p.name not in metadata)
 
 
@@ -99,6 +99,36 @@ def test_git_info_and_patch_in_a_repository(tensor_dumper, tmp_path):
     stamps = {p.name: p.stat().st_mtime_ns for p in folder.iterdir() if p.suffix in (".json", ".patch")}
     tensor_dumper.dump(torch.ones(2), "a")
     assert {n: (folder / n).stat().st_mtime_ns for n in stamps} == stamps
+
+
+def test_the_patch_applies_while_untracked_sources_lie_there(tensor_dumper, tmp_path):
+    def git(*arguments, cwd=tmp_path):
+        identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+        return subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, cwd=cwd).stdout
+
+    git("init", "-q", "-b", "main")
+    Path("model.py").write_text("x = 2\n")
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    Path("model.py").write_text("x = 3\n")
+    Path("helper.py").write_text("new = 1\n")
+    tensor_dumper.init("experiments")
+    folder = only_folder("experiments").absolute()
+    info = json.loads((folder / "git_info.json").read_text())["project_git_info"]
+    assert info["git_diff"] == "See project.patch" and info["status"] == "dirty"
+
+    git("stash")
+    git("apply", str(folder / "project.patch"))
+    assert Path("model.py").read_text() == "x = 3\n"
+
+    git("clone", "-q", str(tmp_path), "elsewhere")
+    clone = tmp_path / "elsewhere"
+    git("apply", str(folder / "project.patch"), str(folder / "untracked.patch"), cwd=clone)
+    assert (clone / "model.py").read_text() == "x = 3\n" and (clone / "helper.py").read_text() == "new = 1\n"
+
+    command = [sys.executable, "-m", "tenscope.metadata.repro", str(folder), "--into", "again"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert Path("again/model.py").read_text() == "x = 3\n" and Path("again/helper.py").read_text() == "new = 1\n"
 
 
 def test_names_that_are_missing_or_given_twice(tensor_dumper):
@@ -178,9 +208,24 @@ class Custom:
 
 def test_a_pickle_of_an_unknown_class_needs_trust(tensor_dumper):
     Path("odd.pkl").write_bytes(pickle.dumps(Custom(1)))
-    with pytest.raises(Exception, match="trust=True"):
+    with pytest.raises(Exception, match=r"^[^\n]*odd.pkl: .*say tensor_dumper.compare\(a, b, trust=True\)$"):
         tensor_dumper.compare("odd.pkl", Custom(1))
     assert tensor_dumper.compare("odd.pkl", Custom(1), trust=True) is True
+
+
+def test_what_this_program_has_dumped_needs_no_trust(tensor_dumper):
+    tensor_dumper.init("d")
+    tensor_dumper.dump(Custom(1), "thing", False)
+    tensor_dumper.dump(Custom(2), "thing", False)
+    first, second = (only_folder("d") / name for name in ("thing.pkl", "thing_1.pkl"))
+    assert tensor_dumper.compare(first, Custom(1)) is True and tensor_dumper.compare(first, second) is False
+    first.write_bytes(pickle.dumps(Custom(3)))
+    with pytest.raises(Exception, match="trust=True"):
+        tensor_dumper.compare(first, Custom(3))
+
+
+def test_version(tensor_dumper):
+    assert tensor_dumper.__version__ == importlib.metadata.version("tenscope")
 
 
 def test_registry(tensor_dumper):
@@ -300,6 +345,31 @@ def test_two_ranks_share_one_folder(tensor_dumper, tmp_path):
     assert dumped(folder) == sorted(names)
     assert {"runtime_info.json", "packages.json", "git_info.json"} <= {p.name for p in folder.iterdir()}
     assert tensor_dumper.compare(str(folder / "loss_rank0.pt"), str(folder / "loss_rank1.pt")) is True
+
+
+ALONE = """
+import numpy as np
+from tenscope.compat import tensor_dumper
+for _ in range(2):
+    tensor_dumper.init("experiments")
+    tensor_dumper.dump(np.ones(2), "x")
+"""
+
+
+def test_ranks_without_a_process_group_share_one_folder(tensor_dumper, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    Path("job.py").write_text(ALONE)
+    jobs = [
+        subprocess.Popen([sys.executable, "job.py"], env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2"})
+        for rank in range(2)
+    ]
+    assert [job.wait(timeout=120) for job in jobs] == [0, 0]
+    folders = sorted(Path("experiments").iterdir())
+    assert [dumped(folder) for folder in folders] == [["x_rank0.npy", "x_rank1.npy"]] * 2
+    for folder in folders:
+        assert {"runtime_info.json", "packages.json", "git_info.json"} <= {p.name for p in folder.iterdir()}
+    assert not list((tmp_path / "tmp").iterdir()), "what the ranks agreed by is taken away"
 
 
 def test_the_folder_is_a_tenscope_run(tensor_dumper):

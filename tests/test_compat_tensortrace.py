@@ -246,7 +246,10 @@ def test_hdf5(tmp_path):
         saver("a.b", [torch.ones(3, 3)], [4], [0])
     with pytest.raises(ValueError):
         saver("mixed", [torch.ones(3), torch.ones(3, 3)], [1, 1], [0, 0])
-    assert saver.datasets["a.b"][0].shape == (3, 2, 3) and saver.datasets["a.b"].shape == (3, 2, 3)
+    content, content_iterations = saver.datasets["a.b"]
+    assert content.shape == (3, 2, 3) and content_iterations[:].tolist() == [1, 2, 3]
+    assert saver.datasets["a.b"].shape == (3, 2, 3), "the pair answers for its values"
+    assert saver.h5_file["a.b"] == content and saver.h5_file.filename == str(path)
     saver.close()
     saver.close()
     with h5py.File(path) as file:

@@ -138,7 +138,8 @@ def test_counts_explicit_index_disabled_and_reset(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"a.call0.pt", "a.call1.pt", "a.call2.pt", "a.call7.pt"}
     saver.enabled = False
     saver.save("b", value)
-    assert saver.call_counts == {"a": 3}
+    assert saver.call_counts == {"a": 3} and saver.call_counts["never saved"] == 0
+    assert saver.call_counts == {"a": 3}, "asking does not count"
     saver.reset_counts()
     assert saver.call_counts == {}
 
@@ -179,6 +180,35 @@ def test_contexts_nest_override_and_come_back(tmp_path):
         spy_save("x", torch.ones(1), nn.Linear(1, 1))
     assert get_debug_context() is None
     assert {p.name for p in tmp_path.iterdir()} == {"manual.x.call0.pt", "p.here.x.call0.pt"}
+
+
+def test_a_context_saves_by_a_method_that_subclasses_replace(tmp_path, caplog):
+    model = nn.Sequential(MyModule())
+    saver = TensorSaver(tmp_path)
+    saver.register_modules(model)
+    DebugContext(saver, prefix="p")._save("x", torch.ones(1), model[0])
+    DebugContext(saver)._save("x", torch.ones(1))
+    assert {p.name for p in tmp_path.iterdir()} == {"p.0.x.call0.pt", "manual.x.call0.pt"}
+
+    class Doubled(DebugContext):
+        def _save(self, name, tensor, module=None):
+            super()._save(f"{name}_doubled", tensor * 2, module)
+
+    with Doubled(saver):
+        model(torch.ones(1, 4))
+    assert (tmp_path / "0.q_doubled.call0.pt").exists() and not (tmp_path / "0.q.call0.pt").exists()
+
+
+def test_saving_is_logged(tmp_path, caplog):
+    saver, tracer = TensorSaver(tmp_path), CallTracer(tmp_path)
+    with caplog.at_level(logging.DEBUG, logger="tenscope.compat.torchspy"):
+        saver.save("x", torch.ones(2, 3))
+        tracer.save_trace()
+        saver.enabled = False
+        saver.save("y", torch.ones(1))
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in said] == ["INFO", "DEBUG", "INFO"]
+    assert "x.call0.pt" in said[0][1] and "(2, 3)" in said[1][1] and "call_trace.txt" in said[2][1]
 
 
 def test_unregistered_module_warns_and_saves_nothing(tmp_path, caplog):
@@ -234,7 +264,7 @@ def test_tree(tmp_path):
     file.write_text("\n a.b \n\nc\n")
     assert trace_graph.parse_trace(file) == ["a.b", "c"]
     file.write_text("\n \n")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="trace file is empty"):
         trace_graph.parse_trace(file)
     with pytest.raises(FileNotFoundError):
         trace_graph.parse_trace(tmp_path / "missing")

@@ -25,7 +25,8 @@ def lines(capsys):
 
 
 def without_head_and_time(output):
-    return [line for line in output if "┌──" not in line and "耗时" not in line]
+    """Nor the numbers that follow a tensor's dtype."""
+    return [line.split(" | sum=")[0] for line in output if "┌──" not in line and "耗时" not in line]
 
 
 def test_auto_diff(ttracker, capsys):
@@ -211,6 +212,55 @@ def test_nested_trackers(ttracker, capsys):
     assert next(line for line in output if "[Var] b@" in line).startswith("│   │   ├─ [Var] b@")
 
 
+def test_nested_trackers_of_one_name_report_it_once(ttracker, capsys):
+    @ttracker.var_tracker("video")
+    def crop(video):
+        video = video[:2]
+        return video
+
+    @ttracker.var_tracker("video")
+    def load(video):
+        video = video * 2
+        video = crop(video)
+        return video
+
+    load(np.ones((4, 3)))
+    first, below = load.__wrapped__.__code__.co_firstlineno, crop.__wrapped__.__code__.co_firstlineno
+    assert [line for line in without_head_and_time(lines(capsys)) if "├─ [" in line] == [
+        f"│   ├─ [Tensor] video@{first + 2} → shape=(4, 3) | dtype=float64",
+        f"│   ├─ [Tensor] video@{first + 3} → shape=(4, 3) | dtype=float64",
+        f"│   │   ├─ [Tensor] video@{below + 2} → shape=(4, 3) | dtype=float64",
+        f"│   │   ├─ [Tensor] video@{below + 3} → shape=(2, 3) | dtype=float64",
+    ]
+
+
+def test_a_tracked_function_that_calls_itself_reports_once(ttracker, capsys):
+    @ttracker.var_tracker("n")
+    def count(n):
+        n -= 1
+        return count(n) if n else n
+
+    count(3)
+    shown = [line.strip("│ ") for line in lines(capsys) if "├─ [Var] n@" in line]
+    first = count.__wrapped__.__code__.co_firstlineno
+    going_down = [(2 + k, n - k) for n in (3, 2, 1) for k in (0, 1)]
+    coming_back = [(3, 1), (3, 2)]
+    assert shown == [f"├─ [Var] n@{first + at} value: {value}" for at, value in going_down + coming_back]
+
+
+def test_names_of_the_tools_own_variables_can_be_tracked(ttracker, capsys):
+    @ttracker.auto_diff
+    def inner(a):
+        return a
+
+    @ttracker.var_tracker("args", "kwargs", "bound", "result")
+    def outer():
+        return inner(1)
+
+    outer()
+    assert not [line for line in lines(capsys) if "├─ [" in line]
+
+
 def test_log2file_and_handler(ttracker, capsys, tmp_path):
     logger = logging.getLogger("mine")
     logger.setLevel(logging.INFO)
@@ -247,13 +297,38 @@ def test_document_forward_hook(ttracker, capsys):
     for _name, layer in model.named_modules():
         layer.register_forward_hook(check_hook)
     model(torch.zeros(1, 2))
-    output = "→ shape=torch.Size([1, 3]) | dtype=torch.float32"
-    assert lines(capsys) == [
-        "Linear [Var] input@0 len(value): 1",
-        f"Linear [Tensor] output@0 {output}",
-        "Sequential [Var] input@0 len(value): 1",
-        f"Sequential [Tensor] output@0 {output}",
+    output = model(torch.zeros(1, 2)).detach()
+    assert lines(capsys)[:4] == lines_of_hook(output, "Linear") + lines_of_hook(output, "Sequential")
+
+
+def lines_of_hook(output, kind):
+    numbers = {"sum": output.double().sum(), "mean": output.double().mean(), "min": output.min(), "max": output.max()}
+    shown = " | ".join(f"{name}={value.item():.7g}" for name, value in numbers.items())
+    return [
+        f"{kind} [Var] input@0 len(value): 1",
+        f"{kind} [Tensor] output@0 → shape=torch.Size([1, 3]) | dtype=torch.float32 | {shown}",
     ]
+
+
+def test_what_is_not_finite_is_counted(ttracker, capsys):
+    ttracker._log_change("Norm", "output", np.array([1.0, np.nan, -np.inf, 2.0]), "", 0)
+    ttracker._log_change("Norm", "output", np.zeros(0), "", 0)
+    ttracker._log_change("Norm", "output", np.array(["text"]), "", 0)
+    assert lines(capsys) == [
+        "Norm [Tensor] output@0 → shape=(4,) | dtype=float64 | sum=3 | mean=1.5 | min=1 | max=2 | nan=1 | inf=1",
+        "Norm [Tensor] output@0 → shape=(0,) | dtype=float64",
+        "Norm [Tensor] output@0 → shape=(1,) | dtype=<U4",
+    ]
+
+
+def test_as_many_runs_as_are_allowed_pass(ttracker, capsys):
+    for _ in range(2):
+        for _ in range(3):
+            ttracker.check_run_count("three calls", 3)
+        with pytest.raises(SystemExit) as ended:
+            ttracker.check_run_count("three calls", 3)
+        assert ended.value.code == 1
+    assert lines(capsys) == [f"three calls: {n}" for n in (1, 2, 3, 4)] * 2
 
 
 def test_generators_still_yield(ttracker):

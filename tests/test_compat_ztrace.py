@@ -309,6 +309,24 @@ def test_change_of_folder(ztrace, tmp_path):
     assert [r["data"]["x"] for r in records(tmp_path / "ztrace_logs")["f()"]] == [1, 2]
 
 
+def test_functions_of_one_name_have_lists_of_their_own(ztrace):
+    source = "def train(x):\n    return x\n"
+    for number, module in enumerate(("first", "second")):
+        for _ in range(2):  # as a function that is made anew by its factory, or by a cell that is run again
+            space = {"__name__": module}
+            exec(source, space)
+            ztrace(["x"])(space["train"])(number)
+
+    class Model:
+        @ztrace(["x"])
+        def train(self, x):
+            return x
+
+    Model().train(2)
+    found = {key: [record["data"]["x"] for record in kept] for key, kept in records().items()}
+    assert found == {"train()": [0, 0], "second.train()": [1, 1], "Model.train()": [2]}
+
+
 def test_hooks_and_details(ztrace):
     seen = []
 

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 from tenscope.metadata import git, packages, runtime
+from tenscope.metadata.patches import Scanner
 from tenscope.metadata.store import MetadataStore
 
 
@@ -301,6 +303,71 @@ def test_files_are_written_again_only_when_they_change(repository, tmp_path, mon
     run_git(repository, "commit", "-qm", "second")
     store.update()
     assert not (folder / "project.patch").exists()
+
+
+def settle(*folders):
+    """Gives files times that a look at them trusts: they are not as young as the look itself."""
+    for folder in folders:
+        for path in (folder, *folder.rglob("*")):
+            os.utime(path, (1, 1), follow_symlinks=False)
+    time.sleep(0.05)
+
+
+def test_what_cannot_have_changed_is_not_looked_at_again(repository, tmp_path, monkeypatch):
+    monkeypatch.chdir(repository)
+    (repository / "deep").mkdir()
+    (repository / "new.py").write_text("new = 1\n")
+    settle(repository)
+    folder = tmp_path / "runs" / "one"
+    folder.mkdir(parents=True)
+    store = MetadataStore(folder)
+    store.update()
+    asked = []
+    run, scan, list_packages = git.subprocess.run, Scanner.scan_module, packages.importlib.metadata.distributions
+    monkeypatch.setattr(git.subprocess, "run", lambda *a, **k: asked.append(a) or run(*a, **k))
+    monkeypatch.setattr(Scanner, "scan_module", lambda *a: asked.append(a) or scan(*a))
+    monkeypatch.setattr(packages.importlib.metadata, "distributions", lambda: asked.append(()) or list_packages())
+    store.update()
+    asked.clear()  # what this test has put into a module was seen
+    for _ in range(3):
+        store.update()
+    assert asked == []
+
+    def patch_after(change):
+        change()
+        store.update()
+        return (folder / "project.patch").read_bytes()
+
+    model = repository / "model.py"
+    assert b"+    return x * 5" in patch_after(lambda: model.write_text("def f(x):\n    return x * 5\n"))
+    assert b"+new = 2" in patch_after(lambda: (repository / "new.py").write_text("new = 2\n"))
+    assert b"deep/inside.py" in patch_after(lambda: (repository / "deep" / "inside.py").write_text("x = 1\n"))
+    assert b"gone.py" in patch_after((repository / "gone.py").unlink)
+    assert b"model.py" not in patch_after(lambda: run_git(repository, "commit", "-qam", "second"))
+    run_git(repository, "checkout", "-q", "-b", "other")
+    store.update()
+    assert json.loads((folder / "git_info.json").read_text())["project_git_info"]["branch"] == "other"
+
+
+def test_a_function_that_is_replaced_later_is_found(tmp_path, monkeypatch):
+    import numpy
+
+    monkeypatch.chdir(tmp_path)
+    store = MetadataStore(tmp_path)
+
+    def modifications():
+        store.update()
+        return json.loads((tmp_path / "git_info.json").read_text())["runtime_modifications"].get("numpy", {})
+
+    assert modifications() == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(numpy.ma.MaskedArray, "sum", lambda self: 0)
+        assert [found["name"] for found in modifications()["modifications"]] == ["MaskedArray.sum"]
+    assert modifications() == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(numpy.ma.MaskedArray.count, "__code__", (lambda self: 0).__code__)
+        assert [found["name"] for found in modifications()["modifications"]] == ["MaskedArray.count"]
+    assert modifications() == {}
 
 
 PROGRAM = """

@@ -43,5 +43,5 @@ def test_a_drop_ins_words_are_its_own(folder):
 def test_the_public_names_are_there_and_no_others_are_listed():
     pytest.importorskip("torch")
     listed = {name for name in dir(tenscope) if not name.startswith("__")}
-    assert listed == {*tenscope.__all__, "compat", "jax", "onnx", "testing"} - {"__version__"}
+    assert listed == {*tenscope.__all__, "compat", "integrations", "jax", "onnx", "testing"} - {"__version__"}
     assert all(getattr(tenscope, name) is not None for name in tenscope.__all__)

@@ -46,6 +46,17 @@ def test_a_plain_value_reads_back_equal_and_of_its_type(run, value):
     assert back == value and type(back) is type(value)
 
 
+def test_a_run_of_statistics_keeps_no_bytes(tmp_path):
+    with tenscope.Run(tmp_path, values="stats") as run:
+        run.record("x", np.arange(1000.0), values="full")
+        run.record("loss", 0.5)
+    again = reread(run)
+    assert not list(run.path.rglob("*.safetensors*")) and again["loss", 0] == 0.5
+    assert again.event("x", 0).stats.mean == 499.5 and not again.event("x", 0).stored and not again.losses
+    with pytest.raises(ValueError, match='values must be "full" or "stats", not some'):
+        tenscope.Run(tmp_path, values="some")
+
+
 def test_nan_reads_back(run):
     tenscope.record("x", float("nan"))
     assert np.isnan(reread(run)["x"])

@@ -30,6 +30,7 @@ struct RunOptions {
   Durability durability = Durability::Process;
   std::uint64_t max_bytes = 0;  // 0: no budget
   Keep keep = Keep::First;
+  Values values = Values::Full;  // Stats: of no tensor are the bytes kept, whatever record is told
   std::uint64_t segment_bytes = 256u << 20;
   bool strict = false;  // errors are thrown instead of counted (also TENSCOPE_STRICT=1)
   // Called once per kind of trouble, from the thread that met it. Empty: one line on stderr.

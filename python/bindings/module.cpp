@@ -16,4 +16,5 @@ NB_MODULE(_core, m) {
   init_compare(m);
   init_suggest(m);
   init_fetch(m);
+  init_held_code(m);
 }

@@ -19,6 +19,7 @@ void init_viewer(nb::module_& m);
 void init_compare(nb::module_& m);
 void init_suggest(nb::module_& m);
 void init_fetch(nb::module_& m);
+void init_held_code(nb::module_& m);
 
 // Sets the Python exception for an error of the core. nanobind's functions need not call it: they translate by
 // themselves.

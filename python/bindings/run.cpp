@@ -220,6 +220,12 @@ Keep parse_keep(const std::string& text) {
   throw Error(ErrorCode::InvalidArgument, "keep must be \"first\" or \"last\", not " + text);
 }
 
+Values parse_values(const std::string& text) {
+  if (text == "full") return Values::Full;
+  if (text == "stats") return Values::Stats;
+  throw Error(ErrorCode::InvalidArgument, "values must be \"full\" or \"stats\", not " + text);
+}
+
 // Calls into the run without the GIL, then lets its warnings out.
 template <class Call>
 auto without_gil(const std::shared_ptr<LiveRun>& live, Call call) {
@@ -264,7 +270,7 @@ void init_run(nb::module_& m) {
   run.def(
          "__init__",
          [](RunObject* self, const std::filesystem::path& base, std::string name, int rank, int world_size,
-            const std::string& durability, std::uint64_t max_bytes, const std::string& keep,
+            const std::string& durability, std::uint64_t max_bytes, const std::string& keep, const std::string& values,
             std::uint64_t segment_bytes, bool strict, bool join) {
            RunOptions options{.name = std::move(name),
                               .rank = rank,
@@ -273,13 +279,15 @@ void init_run(nb::module_& m) {
                               .durability = parse_durability(durability),
                               .max_bytes = max_bytes,
                               .keep = parse_keep(keep),
+                              .values = parse_values(values),
                               .strict = strict};
            if (segment_bytes) options.segment_bytes = segment_bytes;
            new (self) RunObject{std::make_shared<LiveRun>(base, options)};
            issue_warnings();
          },
          "base"_a, nb::kw_only(), "name"_a = "", "rank"_a = 0, "world_size"_a = 1, "durability"_a = "process",
-         "max_bytes"_a = 0, "keep"_a = "first", "segment_bytes"_a = 0, "strict"_a = false, "join"_a = false)
+         "max_bytes"_a = 0, "keep"_a = "first", "values"_a = "full", "segment_bytes"_a = 0, "strict"_a = false,
+         "join"_a = false)
       .def(
           "step", [](RunObject& self, const nb::object& number) { return step(self.live, step_number(number)); },
           "number"_a = nb::none(), nb::sig("def step(self, number: int | None = None) -> int"),

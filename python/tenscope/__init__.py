@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 _NEEDS_TORCH = {"Hdf5Saver": "hdf5", "check_sync": "sync", "gather": "gather", "trace": "trace"}
-_MODULES = ("compat", "jax", "onnx", "testing")
+_MODULES = ("compat", "integrations", "jax", "onnx", "testing")
 
 
 def __getattr__(name: str):

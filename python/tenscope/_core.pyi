@@ -44,7 +44,7 @@ class Against:
 class Run:
     """A recording; see tenscope.Run."""
 
-    def __init__(self, base: str | os.PathLike, *, name: str = '', rank: int = 0, world_size: int = 1, durability: str = 'process', max_bytes: int = 0, keep: str = 'first', segment_bytes: int = 0, strict: bool = False, join: bool = False) -> None: ...
+    def __init__(self, base: str | os.PathLike, *, name: str = '', rank: int = 0, world_size: int = 1, durability: str = 'process', max_bytes: int = 0, keep: str = 'first', values: str = 'full', segment_bytes: int = 0, strict: bool = False, join: bool = False) -> None: ...
 
     def step(self, number: int | None = None) -> int:
         """
@@ -804,6 +804,11 @@ class Fetching:
     def __enter__(self) -> None: ...
 
     def __exit__(self, *args) -> None: ...
+
+def held_code(modules: list) -> list[int]:
+    """
+    For each module a number that is another one when it holds other functions, classes or code than before.
+    """
 
 def spy_active(name: str, value: Any, module: Any = None) -> None:
     """What spy hands on to while somebody listens; set by the Python package."""

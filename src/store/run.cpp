@@ -288,6 +288,7 @@ Run::~Run() {
 Recorded Run::record(const EventInfo& info, const TensorView& tensor, Values values) {
   if (!impl_->is_active.load(std::memory_order_relaxed)) return {};
   RunWatcher* const watcher = impl_->watcher.load(std::memory_order_acquire);
+  if (impl_->options.values == Values::Stats) values = Values::Stats;
   return impl_->guarded([&](Writer& writer) { return writer.record(info, tensor, values, watcher); });
 }
 

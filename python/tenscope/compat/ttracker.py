@@ -104,6 +104,23 @@ def _is_tensor(value: object) -> bool:
     return torch is not None and hasattr(torch, "Tensor") and isinstance(value, torch.Tensor)
 
 
+def _statistics(value: object) -> str:
+    """Sum, mean and range of the finite elements, and how many are not."""
+    try:
+        seen = _core.snapshot(value, 0)
+    except Exception:  # a tensor without elements of its own, say: the line is there, its numbers are not
+        return ""
+    if not isinstance(seen, _core.TensorValue):
+        return ""
+    finite = seen.count - seen.nan - seen.inf
+    parts = []
+    if finite > 0 and not seen.dtype.startswith("complex"):
+        numbers = {"sum": seen.mean * finite, "mean": seen.mean, "min": seen.min, "max": seen.max}
+        parts += [f"{name}={number:.7g}" for name, number in numbers.items()]
+    parts += [f"{kind}={count}" for kind, count in (("nan", seen.nan), ("inf", seen.inf)) if count]
+    return "".join(f" | {part}" for part in parts)
+
+
 def _log_change(prestr: str, name: object, value: object, indent: str, lineno: int = 0) -> None:
     """One line for a tensor, array, container, number or text; none for anything else."""
     where = f"{name}@{lineno}"
@@ -112,7 +129,7 @@ def _log_change(prestr: str, name: object, value: object, indent: str, lineno: i
         device = getattr(value, "device", None)
         if device is not None and str(device) != "cpu":
             line += f" | device={device}"
-        log2file(line)
+        log2file(line + _statistics(value))
     elif isinstance(value, (list, tuple, dict, set, frozenset)):
         log2file(f"{indent}{prestr} [Var] {where} len(value): {len(value)}")
     elif isinstance(value, (int, float, str, np.generic)):
@@ -150,8 +167,43 @@ def _log_output(result: object, indent: str) -> None:
         _log_change("└─ 输出", "result", result, indent)
 
 
+class _TrackedCall:
+    """One call of a `var_tracker` function.
+
+    What happens in it is seen by those around it too: the innermost call that watches a name reports it.
+    """
+
+    _local = threading.local()
+
+    def __init__(self, names: tuple[str, ...]):
+        self.names = names
+
+    @staticmethod
+    def stack() -> list[_TrackedCall]:
+        """Those that this thread is in, outermost first."""
+        if not hasattr(_TrackedCall._local, "stack"):
+            _TrackedCall._local.stack = []
+        return _TrackedCall._local.stack
+
+    def reports(self, name: str) -> bool:
+        stack = _TrackedCall.stack()
+        innermost = next((call for call in reversed(stack) if name in call.names), None)
+        return innermost is self or self not in stack  # a generator's body runs after its call
+
+    def __enter__(self) -> None:
+        _TrackedCall.stack().append(self)
+
+    def __exit__(self, *_) -> None:
+        _TrackedCall.stack().pop()
+
+
 def auto_diff(func: Callable) -> Callable:
     """Logs where a function is called from, its inputs, its outputs and its duration, nested calls indented."""
+    return _logged(func, contextlib.nullcontext)
+
+
+def _logged(func: Callable, around: Callable) -> Callable:
+    """`auto_diff`, with the function called inside the context that `around` makes."""
     try:
         signature = inspect.signature(func)
     except (TypeError, ValueError):
@@ -162,12 +214,14 @@ def auto_diff(func: Callable) -> Callable:
         indent = IndentManager.get_indent()
         _log_head(func, indent)
         if signature is not None:
-            for name, value in signature.bind(*args, **kwargs).arguments.items():
+            bound = _core.call_unwatched(functools.partial(signature.bind, *args, **kwargs))
+            for name, value in bound.arguments.items():
                 _log_change("├─ 输入", name, value, indent)
         IndentManager.increase()
         started = time.perf_counter()
         try:
-            result = func(*args, **kwargs)
+            with around():
+                result = func(*args, **kwargs)
         finally:
             IndentManager.decrease()
         _log_output(result, indent)
@@ -181,15 +235,21 @@ def var_tracker(*names: str) -> Callable[[Callable], Callable]:
     """`auto_diff`, and a line for each change of the named variables in the function and in everything it calls."""
     expressions = [parse(name) for name in names]
 
-    def on_value(tag: object, name: str, value: object, line: int, next_line: int) -> None:
-        _log_change("├─", name, value, IndentManager.get_indent(), next_line)
+    def on_enter(code: object, instance: object) -> _TrackedCall:
+        stack = _TrackedCall.stack()
+        return stack[-1] if stack and stack[-1].names is names else _TrackedCall(names)
+
+    def on_value(call: _TrackedCall, name: str, value: object, line: int, next_line: int) -> None:
+        if call.reports(name):
+            _log_change("├─", name, value, IndentManager.get_indent(), next_line)
 
     def decorate(func: Callable) -> Callable:
         plain = unwrap(func)
-        watcher = _core.make_watcher(expressions, {"on_value": on_value, "shared": True, "depth": 0, "record": False})
+        options = {"on_enter": on_enter, "on_value": on_value, "shared": True, "depth": 0, "record": False}
+        watcher = _core.make_watcher(expressions, options)
         watcher.add(plain.__code__, plain)
         weakref.finalize(plain, watcher.close).atexit = False
-        return auto_diff(func)
+        return _logged(func, functools.partial(_TrackedCall, names))
 
     return decorate
 
@@ -258,7 +318,7 @@ def debug_trace(func: Callable) -> Callable:
 
 
 def check_run_count(unique_id: object, max_allow: int, remove_when_exit: bool = True) -> None:
-    """Counts calls in a file; ends the program with status 1 once `max_allow` of them were made."""
+    """Counts calls in a file; `max_allow` of them pass, the next one ends the program with status 1."""
     path = Path(f"/tmp/run_count_{os.getpid()}_{threading.get_ident()}_{unique_id}.txt")
     try:
         count = int(path.read_text())
@@ -266,7 +326,7 @@ def check_run_count(unique_id: object, max_allow: int, remove_when_exit: bool = 
         count = 0
     count += 1
     print(f"{unique_id}: {count}")
-    if count >= max_allow:
+    if count > max_allow:
         if remove_when_exit:
             path.unlink(missing_ok=True)
         sys.exit(1)

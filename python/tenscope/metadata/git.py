@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE_SUFFIXES = frozenset(
@@ -191,6 +193,24 @@ class Repository:
             (kept if is_source and small else left).append(name)
         return kept, left
 
+    def tracked(self) -> list[str]:
+        return [os.fsdecode(raw) for raw in self.run("ls-files", "-z").split(b"\0") if raw]
+
+    def own_files(self) -> list[str]:
+        """Git's own files that say what is checked out, staged and ignored."""
+        folders = self.run("rev-parse", "--absolute-git-dir", "--git-common-dir").split(b"\n")
+        own, common = (os.path.join(self.root, os.fsdecode(folder)) for folder in folders[:2])
+        files = [os.path.join(own, name) for name in ("HEAD", "index", "config.worktree")]
+        of_all_worktrees = ("config", "packed-refs", "info/exclude", "reftable/tables.list")
+        files += [os.path.join(common, name) for name in of_all_worktrees]
+        try:
+            head = Path(own, "HEAD").read_text().strip()
+        except (OSError, ValueError):
+            head = ""
+        if head.startswith("ref: "):
+            files.append(os.path.join(common, head.removeprefix("ref: ")))
+        return files
+
     def patch(self, new_files: list[str]) -> bytes:
         """Staged and unstaged changes and `new_files` against HEAD; applied to a clean checkout it gives the same tree.
 
@@ -199,6 +219,20 @@ class Repository:
         base = self.commit() or _EMPTY_TREE
         if not new_files:
             return self.run(*_DIFF, base)
+        with self._scratch_index() as environment:
+            self._add_new(new_files, environment)
+            return self.run(*_DIFF, base, environment=environment)
+
+    def patch_of_new(self, new_files: list[str]) -> bytes:
+        """`new_files` alone, as a patch that applies on top of what `patch([])` gives."""
+        with self._scratch_index() as environment:
+            self.run("add", "--update", environment=environment)
+            base = self.run("write-tree", environment=environment).decode().strip()
+            self._add_new(new_files, environment)
+            return self.run(*_DIFF, base, environment=environment)
+
+    @contextlib.contextmanager
+    def _scratch_index(self) -> Iterator[dict[str, str]]:
         git_dir = Path(os.fsdecode(self.run("rev-parse", "--absolute-git-dir").rstrip(b"\n")))
         objects = os.fsdecode(self.run("rev-parse", "--git-path", "objects").rstrip(b"\n"))
         with tempfile.TemporaryDirectory(prefix="tenscope-git-") as scratch:
@@ -206,17 +240,25 @@ class Repository:
             if (git_dir / "index").exists():
                 # With its time: git looks into files that are as new as the index, and trusts the size of older ones.
                 shutil.copy2(git_dir / "index", index)
-            environment = {
+            yield {
                 "GIT_INDEX_FILE": str(index),
                 "GIT_OBJECT_DIRECTORY": scratch,
                 "GIT_ALTERNATE_OBJECT_DIRECTORIES": str((self.root / objects).resolve()),
             }
-            listed = b"".join(os.fsencode(name) + b"\0" for name in new_files)
-            self.run(
-                "add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul",
-                environment={**environment, "GIT_LITERAL_PATHSPECS": "1"}, stdin=listed,
-            )  # fmt: skip
-            return self.run(*_DIFF, base, environment=environment)
+
+    def _add_new(self, new_files: list[str], environment: dict[str, str]) -> None:
+        listed = b"".join(os.fsencode(name) + b"\0" for name in new_files)
+        self.run(
+            "add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul",
+            environment={**environment, "GIT_LITERAL_PATHSPECS": "1"}, stdin=listed,
+        )  # fmt: skip
+
+    def describe(self, patch: bytes, patch_name: str, left_out: list[str]) -> dict:
+        info = self.info(patch, patch_name)
+        info["root"] = str(self.root)
+        info["submodules"] = self.submodules()
+        info["untracked_left_out"] = left_out
+        return info
 
     def info(self, patch: bytes, patch_name: str) -> dict:
         history = self.history()
@@ -241,8 +283,4 @@ def collect(
         return None, b""
     new_files, left_out = repository.untracked([path.resolve() for path in excluded])
     patch = repository.patch(new_files)
-    info = repository.info(patch, patch_name)
-    info["root"] = str(repository.root)
-    info["submodules"] = repository.submodules()
-    info["untracked_left_out"] = left_out
-    return info, patch
+    return repository.describe(patch, patch_name, left_out), patch

@@ -4,14 +4,42 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import platform
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 LISTED = ("torch", "numpy", "tensorflow", "jax", "pandas", "scipy")
 
 
+def installed_state() -> tuple[tuple[str, tuple], ...]:
+    """Another one as soon as a package was installed, removed or exchanged, or sys.path was changed."""
+    return tuple((entry, _distributions_in(entry or ".", _changed_ns(entry or "."))) for entry in sys.path)
+
+
+def _changed_ns(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=256)
+def _distributions_in(folder: str, changed_ns: int) -> tuple:
+    """The names that carry packages' versions; a program's own folder changes for many other reasons."""
+    try:
+        return tuple(sorted(name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info", ".egg"))))
+    except OSError:
+        return (changed_ns,)  # an archive
+
+
 def all_packages() -> dict[str, str]:
+    return _all_packages(installed_state())
+
+
+@lru_cache(maxsize=1)
+def _all_packages(_: object) -> dict[str, str]:
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"]

@@ -223,6 +223,17 @@ class Scanner:
 
     def scan(self) -> list[dict]:
         self.found = []
+        for place, module in self.modules():
+            self._scan_module(place, module)
+        return self.found
+
+    def scan_module(self, place: Place, module: types.ModuleType) -> list[dict]:
+        self.found = []
+        self._scan_module(place, module)
+        return self.found
+
+    def modules(self) -> Iterator[tuple[Place, types.ModuleType]]:
+        """Those to be looked at."""
         for name, module in list(sys.modules.items()):
             if not isinstance(module, types.ModuleType):
                 continue
@@ -234,8 +245,8 @@ class Scanner:
             if path and path.startswith(_OWN):
                 continue
             if top in self.packages or in_project:
-                self._scan_module(name, module, path, top, in_project)
-        return self.found
+                folder = os.path.dirname(getattr(sys.modules.get(top), "__file__", None) or path or "") + os.sep
+                yield Place(name, path, top, folder, in_project), module
 
     def _is_project_file(self, path: str) -> bool:
         return (
@@ -246,9 +257,8 @@ class Scanner:
             and not path.startswith(_OWN)
         )
 
-    def _scan_module(self, name: str, module: types.ModuleType, path: str | None, top: str, in_project: bool) -> None:
-        folder = os.path.dirname(getattr(sys.modules.get(top), "__file__", None) or path or "") + os.sep
-        place = _Place(name, path, top, folder, in_project)
+    def _scan_module(self, place: Place, module: types.ModuleType) -> None:
+        name, path = place.module, place.path
         if path and path.endswith(".py") and _changed_after_import(module, path):
             self._report(place, "file", "", path, "the source changed on disk after it was imported")
         for attribute, value in list(vars(module).items()):
@@ -265,7 +275,7 @@ class Scanner:
             if function is not None:
                 self._look_at(place, None, attribute, function)
 
-    def _scan_class(self, place: _Place, cls: type) -> None:
+    def _scan_class(self, place: Place, cls: type) -> None:
         for attribute, value in list(vars(cls).items()):
             function = _function_of(value)
             if function is not None:
@@ -273,7 +283,7 @@ class Scanner:
             elif issubclass(type(value), type) and value.__qualname__ == f"{cls.__qualname__}.{attribute}":
                 self._scan_class(place, value)
 
-    def _look_at(self, place: _Place, cls: type | None, attribute: str, function: types.FunctionType) -> None:
+    def _look_at(self, place: Place, cls: type | None, attribute: str, function: types.FunctionType) -> None:
         code = _innermost(function).__code__
         where = code.co_filename
         if place.is_home(where):
@@ -281,14 +291,14 @@ class Scanner:
         elif not self._is_expected(place, where):
             self._check_replaced(place, cls, attribute, where, code.co_firstlineno, code.co_name)
 
-    def _is_expected(self, place: _Place, where: str) -> bool:
+    def _is_expected(self, place: Place, where: str) -> bool:
         """Code that a package may hold without anybody having replaced something."""
         if where.startswith(_GENERATED) or where.startswith(_OWN) or _is_stdlib(where):
             return True
         return not place.in_project and where.startswith(place.folder)
 
     def _check_replaced(
-        self, place: _Place, cls: type | None, attribute: str, where: str, line: int, name: str
+        self, place: Place, cls: type | None, attribute: str, where: str, line: int, name: str
     ) -> None:
         class_name = cls.__qualname__ if cls else None
         bound = _source(place.path).bindings(class_name) if place.path and place.path.endswith(".py") else {}
@@ -307,7 +317,7 @@ class Scanner:
         kind = "replaced" if how or not place.in_project else "added"
         self._report(place, kind, full, f"{where}:{line}" if line else where, f"{full} is {name}, defined elsewhere")
 
-    def _check_code(self, place: _Place, class_name: str | None, attribute: str, function: types.FunctionType) -> None:
+    def _check_code(self, place: Place, class_name: str | None, attribute: str, function: types.FunctionType) -> None:
         if function is not _innermost(function):
             return
         code = function.__code__
@@ -337,7 +347,7 @@ class Scanner:
                 place, kind, full, f"{code.co_filename}:{code.co_firstlineno}", f"{full} is not what its source says"
             )
 
-    def _report(self, place: _Place, kind: str, name: str, where: str, why: str) -> None:
+    def _report(self, place: Place, kind: str, name: str, where: str, why: str) -> None:
         entry = {
             "package": place.top,
             "module": place.module,
@@ -350,7 +360,7 @@ class Scanner:
             self.found.append(entry)
 
 
-class _Place:
+class Place:
     """A module being looked at: its name, file, top-level package and that package's folder."""
 
     def __init__(self, module: str, path: str | None, top: str, folder: str, in_project: bool):
@@ -432,8 +442,12 @@ def _changed_after_import(module: types.ModuleType, path: str) -> bool:
 
 def collect(packages: Iterable[str], project_root: str | os.PathLike | None) -> dict[str, dict]:
     """By package: its modifications, each with module, name, kind and where the replacement is defined."""
+    return by_package(Scanner(packages, project_root).scan())
+
+
+def by_package(found: Iterable[dict]) -> dict[str, dict]:
     by_package: dict[str, dict] = {}
-    for entry in Scanner(packages, project_root).scan():
+    for entry in found:
         package = by_package.setdefault(
             entry["package"],
             {"package": entry["package"], "has_runtime_modifications": True, "modifications": []},

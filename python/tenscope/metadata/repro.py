@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from tenscope.metadata import git, packages, runtime
-from tenscope.metadata.store import excluded_folders
+from tenscope.metadata.store import NEW_FILES_PATCH, PATCH, excluded_folders
 
 # Variables that change numbers or what is loaded; the rest of the environment is told but not set again.
 _RELEVANT = re.compile(
@@ -49,8 +49,9 @@ class Recorded:
         self.packages = self._read("packages.json")
         self.git = self._read("git_info.json")
         self.project = self.git.get("project_git_info") or {}
-        patch = folder / "project.patch"
-        self.patch = patch.read_bytes() if patch.exists() else b""
+        patches = (folder / PATCH, folder / NEW_FILES_PATCH)
+        self.patches = {path: path.read_bytes() for path in patches if path.exists()}
+        self.patch = b"".join(self.patches.values())
 
     def _read(self, name: str) -> dict:
         path = self.folder / name
@@ -131,8 +132,9 @@ def steps(recorded: Recorded) -> list[tuple[str, str]]:
     project, found = recorded.project, []
     if project.get("commit_id"):
         found.append((f"the code: commit of branch {project['branch']}", f"git checkout {project['commit_id']}"))
-    if recorded.patch:
-        found.append(("the uncommitted changes", f"git apply {shlex.quote(str(recorded.folder / 'project.patch'))}"))
+    if recorded.patches:
+        names = shlex.join(map(str, recorded.patches))
+        found.append(("the uncommitted changes", f"git apply {names}"))
     versions = """jq -r '.all_packages | to_entries[] | "\\(.key)==\\(.value)"' """
     versions += shlex.quote(str(recorded.folder / "packages.json"))
     python = f"Python {recorded.packages['python_version']} and its packages"
@@ -202,7 +204,7 @@ def make_checkout(recorded: Recorded, target: Path, source: str | None) -> list[
         made.append(f"checkout of {commit[:12]}")
         if recorded.patch:
             repository.run("apply", "--whitespace=nowarn", "-", stdin=recorded.patch)
-            made.append("project.patch applied")
+            made.append(f"{' and '.join(path.name for path in recorded.patches)} applied")
     requirements = _free_name(target, "requirements.txt")
     requirements.write_text(recorded.requirements)
     script = _free_name(target, "run.sh")

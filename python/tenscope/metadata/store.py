@@ -6,14 +6,18 @@ import atexit
 import contextlib
 import json
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import git, packages, patches, runtime
+from . import packages, runtime
+from .modifications import Modifications
+from .working_tree import WorkingTree
 
 PATCH = "project.patch"
+NEW_FILES_PATCH = "untracked.patch"
 
 
 def excluded_folders(run: Path, working_directory: str) -> list[Path]:
@@ -27,8 +31,9 @@ def excluded_folders(run: Path, working_directory: str) -> list[Path]:
 class MetadataStore:
     """The metadata files of one run folder. Thread-safe.
 
-    `start()` returns at once: what is cheap and may change (command, environment, folder) is taken in the call, the
-    rest in a thread that `wait()`, a fork and the interpreter's exit wait for.
+    `update()` may be called at every step: what cannot have changed is not looked at again. `start()` returns at once:
+    what is cheap and may change (command, environment, folder) is taken in the call, the rest in a thread that
+    `wait()`, a fork and the interpreter's exit wait for.
     """
 
     def __init__(
@@ -40,6 +45,10 @@ class MetadataStore:
         self.owner = os.getpid()
         self._lock = threading.RLock()
         self._written: dict[str, bytes] = {}
+        self._project = self._working_tree()
+        self._package_trees: dict[str, WorkingTree] = {}
+        self._packages_state: object = None
+        self._modifications: Modifications | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -55,44 +64,56 @@ class MetadataStore:
             self._thread = None
 
     def update(self) -> None:
-        """Collects again and writes the files whose content has changed."""
+        """Looks at what may have changed since the last time, and writes the files whose content has changed."""
         with self._lock:
-            self._write_json("packages.json", self._packages())
-            info, patch = self._git()
-            self._write_patch(PATCH, patch)
-            self._write_json("git_info.json", info)
+            state = packages.installed_state(), self._imported()
+            if state != self._packages_state or not (self.folder / "packages.json").exists():
+                self._write_json("packages.json", self._packages())
+                self._packages_state = state
+                self._package_trees = {
+                    name: WorkingTree(folder, patch_name=f"{name}.patch")
+                    for name, folder in self._package_folders().items()
+                    if os.path.isdir(folder)
+                }
+            looked = [tree.look() for tree in (self._project, *self._package_trees.values())]
+            root = self._project.root or self.cwd
+            if self._modifications is None or self._modifications.project_root != root:
+                self._modifications = Modifications(("torch", "numpy", *self.packages_asked), root)
+            if self._modifications.look() or any(looked) or not (self.folder / "git_info.json").exists():
+                self._write_git(root)
 
     def _runtime(self) -> dict:
         return runtime.collect()
 
+    def _working_tree(self) -> WorkingTree:
+        return WorkingTree(self.cwd, lambda: excluded_folders(self.folder, self.cwd), patch_name=PATCH)
+
     def _packages(self) -> dict:
         return packages.collect()
 
-    def _git(self) -> tuple[dict, bytes]:
-        project, patch = git.collect(self.cwd, excluded=excluded_folders(self.folder, self.cwd))
-        root = project["root"] if project else self.cwd
-        return {
-            "project_git_info": project,
-            "packages_git_info": self._packages_git(root),
-            "runtime_modifications": patches.collect(("torch", "numpy", *self.packages_asked), root),
-        }, patch
+    def _imported(self) -> object:
+        """What `_packages` depends on, besides what is installed."""
+        return tuple(map(id, sys.modules.copy().values()))
 
-    def _packages_git(self, project_root: str) -> dict[str, dict]:
-        """The git state of packages that were installed editable."""
-        return self._git_of(packages.editable_installs(), project_root)
+    def _package_folders(self) -> dict[str, str]:
+        """Packages whose git state is told: those that were installed editable."""
+        return packages.editable_installs()
 
-    def _git_of(self, locations: dict[str, str], project_root: str) -> dict[str, dict]:
+    def _write_git(self, root: str) -> None:
+        self._write_patch(PATCH, self._project.patch)
+        self._write_patch(NEW_FILES_PATCH, self._project.new_files)
         found = {}
-        for name, location in locations.items():
-            repository = git.Repository.around(location) if os.path.isdir(location) else None
-            if repository is None or str(repository.root) == str(project_root):
+        for name, tree in self._package_trees.items():
+            if tree.root is None or tree.root == root:
                 continue
-            patch_name = f"{name}.patch"
-            new_files, _ = repository.untracked([])
-            patch = repository.patch(new_files)
-            self._write_patch(patch_name, patch)
-            found[name] = repository.info(patch, patch_name)
-        return found
+            self._write_patch(f"{name}.patch", tree.patch)
+            found[name] = tree.info
+        info = {
+            "project_git_info": self._project.info,
+            "packages_git_info": found,
+            "runtime_modifications": self._modifications.found,
+        }
+        self._write_json("git_info.json", info)
 
     def _update_quietly(self) -> None:
         try:

@@ -157,6 +157,11 @@ def _launch_time_of_parent() -> str:
     return f"{stamp}{'_' if started else '-'}{os.getppid()}"
 
 
+def launch_on_this_host() -> str:
+    """The same in all processes that one launcher started on this host, and in those of no other."""
+    return f"{_launch_time_of_parent()}_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+
+
 def _started_of_parent() -> float:
     """In seconds since the epoch; 0 where the system does not tell."""
     try:

@@ -53,6 +53,7 @@ class Run(_core.Run):
     durability     "process": what was recorded survives the death of the process; "disk": a power cut too
     max_bytes      a budget for this process' files, a number or "1 GB"; 0 for none
     keep           past the budget: "first" keeps no bytes of what does not fit, "last" drops the oldest segments
+    values         "stats": of no tensor are the bytes kept, only statistics, fingerprint and sketch
     segment_bytes  size of one file of tensors; 0 for the default
     strict         raise what goes wrong while recording, instead of one warning and a count (also TENSCOPE_STRICT=1)
     metadata       rank 0 writes how the run was made (command, packages, git); also off by TENSCOPE_METADATA=0
@@ -81,6 +82,7 @@ class Run(_core.Run):
         durability: str = "process",
         max_bytes: int | str = 0,
         keep: str = "first",
+        values: str = "full",
         segment_bytes: int | str = 0,
         strict: bool = False,
         metadata: bool = True,
@@ -121,6 +123,7 @@ class Run(_core.Run):
             durability=durability,
             max_bytes=bytes_of(max_bytes, "max_bytes"),
             keep=keep,
+            values=values,
             segment_bytes=bytes_of(segment_bytes, "segment_bytes"),
             strict=strict,
             join=place.join,

@@ -1,5 +1,7 @@
 """Drop-in for Tensor Dumper: `init`, `dump`, `compare`, and metadata that tells how a run was made."""
 
+from tenscope import __version__
+
 from .core import TensorDumper
 
 _dumper = TensorDumper()
@@ -11,4 +13,4 @@ enable = _dumper.enable
 disable = _dumper.disable
 update_metadata = _dumper.update_metadata
 
-__all__ = ["TensorDumper", "compare", "disable", "dump", "enable", "init", "update_metadata"]
+__all__ = ["TensorDumper", "__version__", "compare", "disable", "dump", "enable", "init", "update_metadata"]

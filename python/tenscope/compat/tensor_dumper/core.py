@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tenscope.errors import UnsupportedError
 from tenscope.recording.registry import entry_of
 from tenscope.recording.run import Run
 
 from .comparators import DefaultComparator, NumpyComparator, TorchComparator
+from .launch import shared_folder
 from .metadata import SHANGHAI, DumperMetadata
 from .registry import Registry
 from .serializers import NumpySerializer, PickleSerializer, TorchSerializer
@@ -70,17 +72,17 @@ class TensorDumper:
         base = Path(folder_name).absolute()
         self.rank, self.world_size = _rank_and_world()
         group = _process_group() if self.world_size > 1 else None
-        if self.rank == 0:
-            self.folder = _make_folder(base)
         if group is not None:
-            shared = [self.folder.name if self.folder and self.rank == 0 else None]
+            shared = [_make_folder(base).name if self.rank == 0 else None]
             group.broadcast_object_list(shared, src=0)
             self.folder = base / shared[0]
-        elif self.rank != 0:  # a launcher's ranks without a process group cannot agree on a second
+        elif self.world_size > 1:
+            self.folder = shared_folder(base, self.rank, self.world_size, _make_folder)
+        else:
             self.folder = _make_folder(base)
         self._count = 0
         self._metadata = None
-        if self.rank == 0 or group is None:
+        if self.rank == 0:
             self._metadata = DumperMetadata(self.folder)
             self._metadata.write_all()
             print(f"tensor_dumper: writing to {self.folder}")
@@ -139,9 +141,16 @@ class TensorDumper:
             raise ValueError(f"cannot compare a file of unknown type {path.suffix!r}: {path}")
         if not path.exists():
             raise FileNotFoundError(f"no such file: {path}")
-        return (
-            serializer.load(path, trust=True) if trust and hasattr(serializer, "extension") else serializer.load(path)
-        )
+        if trust and hasattr(serializer, "extension"):
+            return serializer.load(path, trust=True)
+        try:
+            return serializer.load(path)
+        except UnsupportedError as error:
+            if "trust=True" not in str(error):
+                raise
+            reason = str(error).partition(" (load it with")[0]
+            advice = "if the file is your own, say tensor_dumper.compare(a, b, trust=True)"
+            raise UnsupportedError(f"{reason}: {advice}") from None
 
     def _open_index(self) -> None:
         """The folder as a tenscope run: a journal beside the files, which stay the only copy of the bytes."""

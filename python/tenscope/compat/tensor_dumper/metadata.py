@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import sys
 
 from tenscope.metadata import git, packages, runtime
-from tenscope.metadata.store import MetadataStore
+from tenscope.metadata.store import PATCH, MetadataStore, excluded_folders
+from tenscope.metadata.working_tree import WorkingTree
 
 SHANGHAI = datetime.timezone(datetime.timedelta(hours=8))
 
@@ -30,10 +32,18 @@ class DumperMetadata(MetadataStore):
         }
         return info
 
-    def _packages_git(self, project_root: str) -> dict[str, dict]:
+    def _working_tree(self) -> WorkingTree:
+        """New files have a patch of their own, so that `git apply project.patch` works where they still lie."""
+        excluded = functools.partial(excluded_folders, self.folder, self.cwd)
+        return WorkingTree(self.cwd, excluded, patch_name=PATCH, new_files_apart=True)
+
+    def _imported(self) -> object:
+        return tuple(name for name in packages.LISTED if name in sys.modules)
+
+    def _package_folders(self) -> dict[str, str]:
         """Only of the listed packages that have no version."""
         loaded = packages.loaded_packages(packages.all_packages(), packages.LISTED)
-        return self._git_of({name: e["location"] for name, e in loaded.items() if not e["version"]}, project_root)
+        return {name: entry["location"] for name, entry in loaded.items() if not entry["version"]}
 
 
 __all__ = ["SHANGHAI", "DumperMetadata", "git", "packages", "runtime"]

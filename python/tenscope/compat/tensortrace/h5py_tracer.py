@@ -31,3 +31,8 @@ class H5PYSaverCallback(Hdf5Saver):
             shuffle=shuffle,
             existing_ok=existing_ok,
         )
+
+    @property
+    def h5_file(self):
+        """The open file; None on ranks that write nothing."""
+        return self.file

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import logging
+
+logger = logging.getLogger(__name__)
 
 _active: contextvars.ContextVar[DebugContext | None] = contextvars.ContextVar("torchspy_context", default=None)
 
@@ -17,6 +20,18 @@ class DebugContext:
     @property
     def debugger(self):
         return self.saver
+
+    def _save(self, name: str, tensor, module=None) -> None:
+        """What `spy_save` does inside this context. Subclasses may put something in its place."""
+        path = self.module_path_override
+        if path is None and module is None:
+            path = "manual"
+        elif path is None:
+            path = self.saver.module_paths.get(id(module))
+            if path is None:
+                logger.warning("%s of an unregistered %s is not saved", name, type(module).__name__)
+                return
+        self.saver.save(".".join(part for part in (self.prefix, path, name) if part), tensor)
 
     def __enter__(self) -> DebugContext:
         self._entered.set((*self._entered.get(), _active.get()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 import torch
 from torch import nn
@@ -16,7 +17,7 @@ logger = logging.getLogger(__name__)
 class TensorSaver(BaseDebugger):
     def __init__(self, output_dir, enabled: bool = True):
         super().__init__(output_dir, enabled)
-        self.call_counts: dict[str, int] = {}
+        self.call_counts: Counter[str] = Counter()  # 0 for a name that was never saved
 
     def register_modules(self, model, target_classes=(nn.Module,), target_names=None, exclude_names=None) -> None:
         self._register(model, target_classes, target_names, exclude_names)
@@ -25,14 +26,17 @@ class TensorSaver(BaseDebugger):
         if not self.enabled:
             return
         if call_idx is None:
-            call_idx = self.call_counts.get(name, 0)
+            call_idx = self.call_counts[name]
             self.call_counts[name] = call_idx + 1
         with torch.no_grad():
             value = tensor.detach()
             if norm_only:
                 value = _norms(value)
             value = value.to("cpu", copy=True).contiguous()  # a copy: a view would drag its whole storage into the file
-        torch.save(value, self.output_dir / f"{name}.call{call_idx}.pt")
+        path = self.output_dir / f"{name}.call{call_idx}.pt"
+        torch.save(value, path)
+        logger.info("Saved %s to %s", name, path)
+        logger.debug("%s, call %d: shape %s, %s", name, call_idx, tuple(value.shape), value.dtype)
 
     def reset_counts(self) -> None:
         self.call_counts.clear()
@@ -48,14 +52,5 @@ def _norms(value: torch.Tensor) -> torch.Tensor:
 
 def spy_save(name: str, tensor: torch.Tensor, module: nn.Module | None = None) -> None:
     context = get_debug_context()
-    if context is None:
-        return
-    path = context.module_path_override
-    if path is None and module is None:
-        path = "manual"
-    elif path is None:
-        path = context.saver.module_paths.get(id(module))
-        if path is None:
-            logger.warning("%s of an unregistered %s is not saved", name, type(module).__name__)
-            return
-    context.saver.save(".".join(part for part in (context.prefix, path, name) if part), tensor)
+    if context is not None:
+        context._save(name, tensor, module)

@@ -22,7 +22,7 @@ def parse_trace(path) -> list[str]:
     lines = [line.strip() for line in Path(path).read_text().splitlines()]
     paths = [line for line in lines if line]
     if not paths:
-        raise ValueError(f"the trace is empty: {path}")
+        raise ValueError(f"trace file is empty: {path}")
     return paths
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from pathlib import Path
 
 from torch import nn
 
 from ._base import BaseDebugger
+
+logger = logging.getLogger(__name__)
 
 
 class CallTracer(BaseDebugger):
@@ -24,6 +27,7 @@ class CallTracer(BaseDebugger):
     def save_trace(self, filename: str = "call_trace.txt") -> Path:
         path = self.output_dir / filename
         path.write_text("".join(f"{line}\n" for line in self.call_trace))
+        logger.info("Saved a trace of %d calls to %s", len(self.call_trace), path)
         return path
 
     def get_trace(self) -> list[str]:

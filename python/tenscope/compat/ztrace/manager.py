@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from tenscope import _core
@@ -17,6 +18,7 @@ class Manager:
     def __init__(self) -> None:
         self.path: Path | None = None
         self.data_center = DataCenter()
+        self._owners: dict[str, tuple[str, str]] = {}
         self._lock = threading.Lock()
         self._warned = False
 
@@ -26,6 +28,16 @@ class Manager:
             now = time.localtime()
             folder = Path.cwd() / "ztrace_logs" / time.strftime("%Y%m%d", now)
             self.path = folder / f"{time.strftime('%H%M%S', now)}.json"
+
+    def key_of(self, function: Callable) -> str:
+        """`name()`; where another function has that already, with its class, then with its module in front."""
+        owner = function.__module__, function.__qualname__
+        inside = function.__qualname__.rpartition("<locals>.")[2]
+        with self._lock:
+            for name in (function.__name__, inside, f"{function.__module__}.{inside}"):
+                if self._owners.setdefault(f"{name}()", owner) == owner:
+                    return f"{name}()"
+        return f"{function.__module__}.{function.__qualname__}()"
 
     def add(self, key: str, names: list[str], details: bool, changes: _core.Changes) -> None:
         with self._lock:

@@ -47,7 +47,7 @@ class Tracer:
             "max_tensor_bytes": sys.maxsize,
             "max_changes": -1,
             "on_change": self._hook,
-            "on_finish": functools.partial(manager.add, f"{plain.__name__}()", self.names, self._details),
+            "on_finish": functools.partial(manager.add, manager.key_of(plain), self.names, self._details),
         }
         watcher = _core.make_watcher([parse(name) for name in dict.fromkeys(self.names) if _is_path(name)], options)
         watcher.add(plain.__code__, plain)
