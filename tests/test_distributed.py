@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import tenscope
+import warm_start
 
 torch = pytest.importorskip("torch")
 
@@ -21,6 +22,7 @@ import os, signal, sys, time
 import torch, torch.distributed as dist
 from torch import nn
 import tenscope
+import warm_start
 
 rank, folder = int(sys.argv[1]), sys.argv[3]
 torch.manual_seed(0)
@@ -53,16 +55,7 @@ def run_ranks(tmp_path, script, codes=(0, 0)):
         port = s.getsockname()[1]
     path = tmp_path / "script.py"
     path.write_text(HEAD + textwrap.dedent(script) + "\ndist.destroy_process_group()\n")
-    started = [
-        subprocess.Popen(
-            [sys.executable, path, str(rank), str(port), str(tmp_path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(2)
-    ]
+    started = [warm_start.start([path, rank, port, tmp_path]) for rank in range(2)]
     outputs = [process.communicate(timeout=150) for process in started]
     assert tuple(process.returncode for process in started) == codes, "\n".join(err for _, err in outputs)
     return [out for out, _ in outputs]
