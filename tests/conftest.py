@@ -20,17 +20,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 os.environ.setdefault("TENSCOPE_METADATA", "0")
 
-# Every test runs on the main Python. The others (`pytest --other-python`, which `make test` calls for each of them) leave
-# out the files below: Python only prepares the files that the C++ program or the comparison then reads, so that its
-# version makes no difference. A file that is not listed, as a new one, runs on every Python.
-ONE_PYTHON_IS_ENOUGH = """
-    bitwise budget bugs check check_origins checkpoint_mistakes checkpoint_rounding checkpoints cli conversions cpp
-    crash engine_architectures engine_parts engines engines_random executors gguf graph hand_made_parts hdf5
-    hostile_files layouts layouts_torch many_ranks object_store pipeline_check precision push python_rooms rooms rows
-    rows_engine rows_truth rundiff rundiff_rewrites rundiff_truth rundiff_wild shards sketch stubs upgrades_bench
-    view_answers view_files view_hostile view_live view_page view_page_odd view_page_tensor view_runs view_server web
-    words
-""".split()
+# Every test runs on the main Python. The others (`pytest --other-python`, as `make test` calls it) leave out the files
+# below: there Python only prepares what the C++ program or the comparison then reads, and its version makes no
+# difference. A file that is not listed, as a new one, runs on every Python.
+ONE_PYTHON_IS_ENOUGH = {
+    "bitwise", "budget", "bugs", "check", "check_origins", "checkpoint_mistakes", "checkpoint_rounding",
+    "checkpoints", "cli", "conversions", "cpp", "crash", "engine_architectures", "engine_parts", "engines",
+    "engines_random", "executors", "gguf", "graph", "hand_made_parts", "hdf5", "hostile_files", "layouts",
+    "layouts_torch", "many_ranks", "object_store", "pipeline_check", "precision", "push", "python_rooms", "rooms",
+    "rows", "rows_engine", "rows_truth", "rundiff", "rundiff_rewrites", "rundiff_truth", "rundiff_wild", "shards",
+    "sketch", "stubs", "upgrades_bench", "view_answers", "view_files", "view_hostile", "view_live", "view_page",
+    "view_page_odd", "view_page_tensor", "view_runs", "view_server", "web", "words",
+}  # fmt: skip
 
 
 def pytest_addoption(parser):
@@ -38,7 +39,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    missing = [name for name in ONE_PYTHON_IS_ENOUGH if not (Path(__file__).parent / f"test_{name}.py").exists()]
+    there = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    missing = sorted(ONE_PYTHON_IS_ENOUGH - there)
     if missing:
         raise pytest.UsageError(f"tests/conftest.py lists files that are not there: {' '.join(missing)}")
 

@@ -1,7 +1,6 @@
 """Two gloo processes: what each rank records, what is gathered, what is out of sync, and a rank that goes away."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -22,7 +21,6 @@ import os, signal, sys, time
 import torch, torch.distributed as dist
 from torch import nn
 import tenscope
-import warm_start
 
 rank, folder = int(sys.argv[1]), sys.argv[3]
 torch.manual_seed(0)

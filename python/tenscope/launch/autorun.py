@@ -59,8 +59,8 @@ def arm(folder: Path, options: Options) -> None:
     os.environ["TENSCOPE_RUN_OPTIONS"] = json.dumps(dataclasses.asdict(options))
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{_SITE}{os.pathsep}{inherited}" if inherited else _SITE
+    atexit.register(_end, folder, os.getpid())  # before what ends first: where torch is there already, that is now
     _arm()
-    atexit.register(_end, folder, os.getpid())
 
 
 def disarm() -> None:
