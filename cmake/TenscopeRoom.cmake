@@ -39,7 +39,7 @@ set(headers <algorithm> <array> <atomic> <charconv> <cmath> <cstdint> <cstring> 
             <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <unordered_map> <utility> <vector>
             <fmt/format.h>)
 if(TENSCOPE_PRECOMPILE)
-  file(WRITE ${PROJECT_BINARY_DIR}/nothing.cpp "")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/nothing.cpp CONTENT "int main() {}\n")
   add_library(tenscope_headers STATIC ${PROJECT_BINARY_DIR}/nothing.cpp)
   add_executable(tenscope_program_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/nothing.cpp)
   foreach(target tenscope_headers tenscope_program_headers)

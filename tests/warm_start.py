@@ -1,8 +1,9 @@
 """Programs that use torch, started without waiting for torch: a process that has imported it forks for each of them.
 
-Overview. start(words) is subprocess.Popen([sys.executable, *words]) for two forms, `-m module` and `script.py`. The first call starts this file as a server with a socket as its input. A request is the words, the
-environment and the folder, with the ends of three pipes: for the output, the errors and the exit code. The server forks
-twice: one process becomes the program, the other waits for it and writes down how it ended.
+Overview. start(words) is subprocess.Popen([sys.executable, *words]) for two forms, `-m module` and `script.py`. The
+first call starts this file as a server with a socket as its input. A request is the words, the environment and the
+folder, with the ends of three pipes: for the output, the errors and the exit code. The server forks twice: one process
+becomes the program, the other waits for it and writes down how it ended.
 
 Not for tests of the start itself: what torch reads from the environment when it is imported, the order of imports,
 tracebacks (they begin here), other interpreters.
