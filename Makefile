@@ -5,6 +5,8 @@ PIP_INSTALL := -m pip install -q --disable-pip-version-check --no-build-isolatio
 OTHER_PYTHONS := 3.10 3.12 3.13
 SECONDS_EACH = $(or $(SECONDS),60)
 N ?= 10000
+# Half of the tests each, in order, so that what a file prepares is prepared once; who is done first takes of the rest.
+TWO_AT_A_TIME := -n 2 --dist worksteal
 # By one name everywhere, so that ccache knows what the preset compiled when pip builds it again: left alone, pip takes
 # the compiler by the name that Python was built with.
 ifeq ($(origin CC) $(origin CXX),default default)
@@ -15,6 +17,9 @@ endif
 # What one checkout has compiled serves another: paths below this folder count as relative ones.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
+# Headers that were read before (TENSCOPE_PRECOMPILE) need the first; the second saves a pass of the preprocessor.
+export CCACHE_SLOPPINESS := pch_defines,time_macros
+export CCACHE_DEPEND := 1
 
 .PHONY: help
 help:  ## what can be made
@@ -50,17 +55,17 @@ test-cpp: setup  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSa
 .PHONY: test-python
 test-python: build  ## the Python tests on the main Python
 	@echo "==> Python tests"
-	@$(PYTHON) -m pytest -n 2
+	@$(PYTHON) -m pytest $(TWO_AT_A_TIME)
 
 .PHONY: test-pythons
-test-pythons: $(OTHER_PYTHONS:%=test-python-%)  ## the tests that need no torch, on every other Python of this machine
+test-pythons: $(OTHER_PYTHONS:%=test-python-%)  ## what depends on the Python and needs no torch, on the other Pythons
 
 .PHONY: test-python-%
 test-python-%: setup
 	@tools/setup.sh $*
 	@if [ -d .venv-$* ]; then \
 	  echo "==> Python tests on Python $*"; \
-	  .venv-$*/bin/python $(PIP_INSTALL) -C build-dir=build/py$* && .venv-$*/bin/python -m pytest -n 2 -m "not torture"; fi
+	  .venv-$*/bin/python $(PIP_INSTALL) -C build-dir=build/py$* && .venv-$*/bin/python -m pytest $(TWO_AT_A_TIME) --other-python; fi
 
 .PHONY: tsan
 tsan: setup  ## the C++ tests under ThreadSanitizer

@@ -24,12 +24,43 @@ endforeach()
 add_custom_target(unit_tests)
 add_library(tenscope_flags INTERFACE)
 target_compile_options(tenscope_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
-# The vptr check opens a pipe to look at memory: it fails by itself in a test that leaves no file descriptor.
+# The vptr check opens a pipe to look at memory: it fails by itself in a test that leaves no file descriptor. What the
+# checks of null and object-size find, AddressSanitizer finds as well, and they are slow to compile.
 if(TENSCOPE_SANITIZE)
   target_compile_options(tenscope_flags INTERFACE -fsanitize=${TENSCOPE_SANITIZE} -fno-omit-frame-pointer
-                                                  -fno-sanitize=vptr -fno-sanitize-recover=undefined)
+                                                  -fno-sanitize=vptr,null,object-size
+                                                  -fno-sanitize-recover=undefined)
   target_link_options(tenscope_flags INTERFACE -fsanitize=${TENSCOPE_SANITIZE})
 endif()
+
+# The headers from outside that most files include, read once for all libraries and once for all programs, which are
+# compiled with other flags. Every file still includes what it needs: clang-tidy's build folder goes without.
+set(headers <algorithm> <array> <atomic> <charconv> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map>
+            <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <unordered_map> <utility> <vector>
+            <fmt/format.h>)
+if(TENSCOPE_PRECOMPILE)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/nothing.cpp CONTENT "int main() {}\n")
+  add_library(tenscope_headers STATIC ${PROJECT_BINARY_DIR}/nothing.cpp)
+  add_executable(tenscope_program_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/nothing.cpp)
+  foreach(target tenscope_headers tenscope_program_headers)
+    target_precompile_headers(${target} PRIVATE ${headers})
+    target_link_libraries(${target} PRIVATE tenscope_flags fmt::fmt)
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+  endforeach()
+endif()
+
+function(tenscope_precompile target)
+  get_target_property(has_it ${target} PRECOMPILE_HEADERS_REUSE_FROM)
+  if(TENSCOPE_PRECOMPILE AND NOT has_it)
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL EXECUTABLE)
+      target_precompile_headers(${target} REUSE_FROM tenscope_program_headers)
+    else()
+      target_precompile_headers(${target} REUSE_FROM tenscope_headers)
+    endif()
+    target_compile_options(${target} PRIVATE -fpch-preprocess)  # for ccache
+  endif()
+endfunction()
 
 # The include directories of what stands in `room`.
 function(tenscope_room_directories room variable)
@@ -55,6 +86,7 @@ function(tenscope_place target room)
   tenscope_room_directories(${room} directories)
   target_include_directories(${target} PRIVATE ${directories})
   tenscope_link_room(${target} ${room})
+  tenscope_precompile(${target})
 endfunction()
 
 # A library of the sources given. DEPENDS names the libraries from outside that it uses.

@@ -1,12 +1,14 @@
-"""Settings of all tests.
+"""Settings of all tests, and which of them run on which Python.
 
 Runs made by tests do not describe how they were made (a git and package scan each) unless a test asks for it, and say
 nothing of where they are. Where torch is not installed, the files that are about nothing else are left out. Generated
 examples are the same in every run; HYPOTHESIS_PROFILE=random looks for new ones.
 """
 
+import gc
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -18,6 +20,43 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 os.environ.setdefault("TENSCOPE_METADATA", "0")
 os.environ.setdefault("TENSCOPE_QUIET", "1")
+
+# Every test runs on the main Python. The others (`pytest --other-python`, as `make test` calls it) leave out the files
+# below: there Python only prepares what the C++ program or the comparison then reads, and its version makes no
+# difference. A file that is not listed, as a new one, runs on every Python.
+ONE_PYTHON_IS_ENOUGH = {
+    "bitwise", "budget", "bugs", "check", "check_origins", "checkpoint_mistakes", "checkpoint_rounding",
+    "checkpoints", "cli", "conversions", "cpp", "crash", "engine_architectures", "engine_parts", "engines",
+    "engines_random", "executors", "gguf", "graph", "hand_made_parts", "hdf5", "hostile_files", "layouts",
+    "layouts_torch", "many_ranks", "object_store", "pipeline_check", "precision", "push", "python_rooms", "rooms",
+    "rows", "rows_engine", "rows_truth", "rundiff", "rundiff_rewrites", "rundiff_truth", "rundiff_wild", "shards",
+    "sketch", "stubs", "upgrades_bench", "view_answers", "view_files", "view_hostile", "view_live", "view_page",
+    "view_page_odd", "view_page_tensor", "view_runs", "view_server", "web", "words",
+}  # fmt: skip
+
+
+def pytest_addoption(parser):
+    parser.addoption("--other-python", action="store_true", help="leave out what one Python is enough for")
+
+
+def pytest_configure(config):
+    there = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    missing = sorted(ONE_PYTHON_IS_ENOUGH - there)
+    if missing:
+        raise pytest.UsageError(f"tests/conftest.py lists files that are not there: {' '.join(missing)}")
+
+
+def pytest_ignore_collect(collection_path, config):
+    if config.getoption("--other-python") and collection_path.stem.removeprefix("test_") in ONE_PYTHON_IS_ENOUGH:
+        return True
+    return None
+
+
+def pytest_collection_finish():
+    """What was imported is not looked at by every collection of garbage from here on, and not copied by each fork."""
+    gc.collect()
+    gc.freeze()
+
 
 if importlib.util.find_spec("torch") is None:
     collect_ignore = [

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import warm_start
+
 
 def write(folder, text, name="script.py"):
     path = folder / name
@@ -25,6 +27,11 @@ def start(folder, *words, env=None):
 
 def tenscope_run(folder, *words, env=None):
     return start(folder, "-m", "tenscope.run", *words, env=env)
+
+
+def warm_run(folder, *words, env=None):
+    """The same by warm_start: for tests that are about what is recorded, not about the start of the program."""
+    return warm_start.run(["-m", "tenscope.run", *words], cwd=folder, env={**os.environ, **(env or {})})
 
 
 def folders(base):

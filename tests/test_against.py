@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import tenscope
+import warm_start
 from launched import notes, write
 
 torch = pytest.importorskip("torch")
@@ -38,9 +39,12 @@ print("done")
 
 
 def run(folder, name, *words, flaw="none", steps=3, text=None):
-    command = [sys.executable, "-W", "ignore", "-m", "tenscope.run", "--name", name, *map(str, words)]
+    """With a text, that is the program's input."""
+    command = ["-m", "tenscope.run", "--name", name, *words, "script.py", flaw, steps]
+    if text is None:
+        return warm_start.run(command, cwd=folder)
     return subprocess.run(
-        [*command, "script.py", flaw, str(steps)],
+        [sys.executable, "-W", "ignore", *map(str, command)],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -16,7 +16,7 @@ import time
 import numpy as np
 import pytest
 
-KILLS = int(os.environ.get("TENSCOPE_KILLS", "200"))
+KILLS = int(os.environ.get("TENSCOPE_KILLS", "60"))
 MODES = ["plain", "tiny", "threads", "fork", "ring", "large"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -175,7 +175,7 @@ def named_places(raw):
     return {tuple(begin + at for at in entry["data_offsets"]): key for key, entry in entries if not is_filler(key)}
 
 
-CHAOS = int(os.environ.get("TENSCOPE_CHAOS", "12"))
+CHAOS = int(os.environ.get("TENSCOPE_CHAOS", "8"))
 
 
 @pytest.mark.parametrize("seed", range(CHAOS))

@@ -1,7 +1,6 @@
 """Two gloo processes: what each rank records, what is gathered, what is out of sync, and a rank that goes away."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import tenscope
+import warm_start
 
 torch = pytest.importorskip("torch")
 
@@ -53,16 +53,7 @@ def run_ranks(tmp_path, script, codes=(0, 0)):
         port = s.getsockname()[1]
     path = tmp_path / "script.py"
     path.write_text(HEAD + textwrap.dedent(script) + "\ndist.destroy_process_group()\n")
-    started = [
-        subprocess.Popen(
-            [sys.executable, path, str(rank), str(port), str(tmp_path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(2)
-    ]
+    started = [warm_start.start([path, rank, port, tmp_path]) for rank in range(2)]
     outputs = [process.communicate(timeout=150) for process in started]
     assert tuple(process.returncode for process in started) == codes, "\n".join(err for _, err in outputs)
     return [out for out, _ in outputs]

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import tenscope
+import warm_start
 from launched import notes
 
 pytest.importorskip("torch")
@@ -54,9 +55,9 @@ def runs(tmp_path_factory):
         started = []
         for rank in range(ranks):
             env = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            env = {**os.environ, **(env if ranks > 1 else {}), "OMP_NUM_THREADS": "1"}
-            command = [sys.executable, "-m", "tenscope.run", "--out", folder, "--name", name, "script.py", name]
-            started.append(subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True))
+            env = {**os.environ, **(env if ranks > 1 else {})}
+            command = ["-m", "tenscope.run", "--out", folder, "--name", name, "script.py", name]
+            started.append(warm_start.start(command, cwd=folder, env=env))
         errors = [process.communicate(timeout=150)[1] for process in started]
         assert not any(process.returncode for process in started), "\n".join(errors)
     return folder

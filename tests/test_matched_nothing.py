@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import tenscope
-from launched import notes, tenscope_run, write
+from launched import notes, warm_run, write
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -197,7 +197,7 @@ for _ in range(3):
     ],
 )
 def test_tenscope_run(tmp_path, words, expected):
-    done = tenscope_run(tmp_path, "--name", "run", *words, write(tmp_path, SCRIPT))
+    done = warm_run(tmp_path, "--name", "run", *words, write(tmp_path, SCRIPT))
     assert done.returncode == 0
     found = [tuple(e.meta.values()) for e in notes(tenscope.open(tmp_path / "runs" / "run"), "matched_nothing")]
     if expected is None:

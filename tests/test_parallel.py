@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tenscope
+import warm_start
 
 torch = pytest.importorskip("torch")
 
@@ -68,9 +69,8 @@ def run_ranks(folder, script, *names):
             port = s.getsockname()[1]
         for rank in range(2):
             env = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            command = [sys.executable, "-m", "tenscope.run", "--out", folder / "runs", "--name", name, path, name]
-            env = {**os.environ, **env, "OMP_NUM_THREADS": "1"}
-            started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env))
+            command = ["-m", "tenscope.run", "--out", folder / "runs", "--name", name, path, name]
+            started.append(warm_start.start(command, env={**os.environ, **env}))
     errors = [process.communicate(timeout=150)[1] for process in started]
     assert not any(process.returncode for process in started), "\n".join(errors)
     return [tenscope.open(folder / "runs" / name) for name in names]

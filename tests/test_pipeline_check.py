@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tenscope
+import warm_start
 
 TENSCOPE = Path(sys.executable).with_name("tenscope")
 RULE = "pipeline-transfer"
@@ -155,10 +156,9 @@ def record(folder, script, mode, *options, ranks=2):
     started = []
     for rank in range(ranks):
         env = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        command = [sys.executable, "-m", "tenscope.run", *options, "--out", folder, "--name", "run"]
+        command = ["-m", "tenscope.run", *options, "--out", folder, "--name", "run"]
         command += [folder / "script.py", mode]
-        env = {**os.environ, **env, "OMP_NUM_THREADS": "1"}
-        started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env))
+        started.append(warm_start.start(command, env={**os.environ, **env}))
     errors = [process.communicate(timeout=150)[1] for process in started]
     assert not any(process.returncode for process in started), "\n".join(errors)
     return folder / "run"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tenscope
+from launched import warm_run
 
 torch = pytest.importorskip("torch")
 HERE = Path(__file__).parent
@@ -25,6 +26,13 @@ def tenscope_run(folder, *words, env=None, check=True):
     )
     if check:
         assert done.returncode == 0, done.stderr
+    return done
+
+
+def recorded(folder, *words):
+    """The same for tests of what is recorded, which are not about the start of the program."""
+    done = warm_run(folder, "--name", "it", *words)
+    assert done.returncode == 0, done.stderr
     return done
 
 
@@ -152,7 +160,7 @@ def test_inference_steps_and_filters(tmp_path):
     assert {e.name for e in run.events(kind="note")} >= {"seeds", "determinism", "precision", "threads", "versions"}
 
     (tmp_path / "b").mkdir()
-    tenscope_run(tmp_path / "b", "--steps", "1:4", "--every", "2", "--stats", "--exclude", "0", path)
+    recorded(tmp_path / "b", "--steps", "1:4", "--every", "2", "--stats", "--exclude", "0", path)
     run = recording(tmp_path / "b")
     outputs = [e for e in run.events("*output") if e.root == "Sequential#0"]
     assert [(e.name, e.step, e.stored) for e in outputs] == [("1.output", 2, False), ("output", 2, False)]
@@ -319,7 +327,7 @@ with torch.no_grad():
     model.weight.data.mul_(2)  # as an EMA would, past the version counter
     model(torch.ones(1, 2))
 """
-    tenscope_run(tmp_path, script(tmp_path, text))
+    recorded(tmp_path, script(tmp_path, text))
     run = recording(tmp_path)
     grads = [(e.name, e.phase, e.step) for e in run.events("*.grad")]
     assert grads == [("weight.grad", "backward", 0), ("bias.grad", "backward", 0), ("weight.grad", "optimizer", 0)]
@@ -339,7 +347,7 @@ for _ in range(2):
         for p, g in zip(model.parameters(), grads):
             p -= 0.1 * g
 """
-    tenscope_run(tmp_path, script(tmp_path, text))
+    recorded(tmp_path, script(tmp_path, text))
     run = recording(tmp_path)
     values = [(e.name, e.phase, e.step) for e in run.events(kind="value") if e.io in ("loss", "grad", "param")]
     once = [("loss", "backward"), ("weight.grad", "backward"), ("bias.grad", "backward")]
@@ -376,7 +384,7 @@ def test_what_was_not_seen_is_not_different(tmp_path):
     path = script(tmp_path, TRAIN)
     runs = {}
     for how in ("plain", "compiled", "reentrant"):
-        done = tenscope_run(tmp_path, "--name", how, path, how)
+        done = recorded(tmp_path, "--name", how, path, how)
         runs[how] = tenscope.open(tmp_path / "runs" / how)
         assert not [e for e in runs[how].events(kind="enter") if "GraphModule" in e.cls], done.stderr
     for how in ("compiled", "reentrant"):
@@ -388,7 +396,7 @@ def test_what_was_not_seen_is_not_different(tmp_path):
 def test_a_scaled_loss_is_recorded_as_it_was(tmp_path):
     path = script(tmp_path, TRAIN)
     for how in ("plain", "scaled"):
-        tenscope_run(tmp_path, "--name", how, path, how)
+        recorded(tmp_path, "--name", how, path, how)
     plain, scaled = (tenscope.open(tmp_path / "runs" / how) for how in ("plain", "scaled"))
     assert [event.value.item() for event in plain.find("loss")] == [event.value.item() for event in scaled.find("loss")]
     assert [event.meta.get("scale") for event in scaled.find("loss")] == [1024.0, 1024.0]
@@ -404,7 +412,7 @@ with torch.device("meta"):
 model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
 model(torch.ones(1, 2))
 """
-    tenscope_run(tmp_path, script(tmp_path, text))
+    recorded(tmp_path, script(tmp_path, text))
     run = recording(tmp_path)
     assert [(e.root, e.name, e.step) for e in run.events(kind="enter")] == [
         ("Sequential#0", name, 0) for name in ("", "0", "1")
@@ -424,7 +432,7 @@ optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
 compiled(torch.ones(1, 2)).sum().backward()
 optimizer.step()
 """
-    done = tenscope_run(tmp_path, script(tmp_path, text))
+    done = recorded(tmp_path, script(tmp_path, text))
     assert done.stderr == ""
     run = recording(tmp_path)
     assert {e.root for e in run.events("output")} == {"RecursiveScriptModule#0", "OptimizedModule#0"}
@@ -462,6 +470,6 @@ optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
 other(torch.ones(1, 2)).sum().backward()
 optimizer.step()
 """
-    tenscope_run(tmp_path, script(tmp_path, text))
+    recorded(tmp_path, script(tmp_path, text))
     steps = [(e.root, e.step) for e in recording(tmp_path).events("weight") if e.phase == "optimizer"]
     assert steps == [("Linear#0", 0), ("Linear#0", 1), ("Linear#0", 2), ("Linear#0", 3), ("Linear#1", 0)]

@@ -12,7 +12,7 @@ import tenscope
 torch = pytest.importorskip("torch")
 
 from forked import compare, record_both  # noqa: E402
-from launched import tenscope_run, write  # noqa: E402
+from launched import warm_run, write  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -339,7 +339,7 @@ sys.modules["invented"].__version__ = sys.argv[1]
 """
     script = write(tmp_path, program)
     for name in ("a", "b"):
-        assert tenscope_run(tmp_path, "--name", name, script, f"0.0.{name}").returncode == 0
+        assert warm_run(tmp_path, "--name", name, script, f"0.0.{name}").returncode == 0
     assert tenscope.diff(tmp_path / "runs/a", tmp_path / "runs/b").settings == ["invented 0.0.a became 0.0.b"]
 
 

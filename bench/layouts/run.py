@@ -66,6 +66,10 @@ class Answer:
         return self.module if self.pair.mistake else self.silent
 
 
+def start(command: list, environment: dict[str, str]) -> subprocess.Popen:
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
 def run_ranks(recording: Recording, launcher: list) -> list[subprocess.CompletedProcess]:
     """Starts the program once for each rank."""
     layout, bug = recording.layout, recording.bug
@@ -79,9 +83,7 @@ def run_ranks(recording: Recording, launcher: list) -> list[subprocess.Completed
         if layout.ranks > 1:
             environment |= {"RANK": str(rank), "WORLD_SIZE": str(layout.ranks)}
             environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        started.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-        )
+        started.append(start(command, environment))
     done = []
     for process in started:
         try:
@@ -235,7 +237,7 @@ def totals(answers: list[Answer]) -> bool:
     return all(len(part) >= GOAL * len(whole) for part, whole in counted)
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="layouts and mistakes")
     parser.add_argument("--out", type=Path, default=None, help="where the recordings are kept")
@@ -245,7 +247,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="diffs at a time; recordings are made one by one")
     parser.add_argument("--stats", action="store_true", help="record statistics and sketches only, no values")
     parser.add_argument("-v", "--verbose", action="store_true", help="every answer, not only the wrong ones")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     wanted = list(pairs(arguments.only, arguments.all))
     if not wanted:
         parser.error("no layout and no mistake has such a name")

@@ -15,11 +15,18 @@
 
 namespace tenscope::kernels {
 
+// Asked for once: the C library opens a file of the system for every answer, which takes longer than a small
+// comparison.
+inline int core_count() noexcept {
+  static const int count = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 64u));
+  return count;
+}
+
 // How many threads a pass over this many bytes is worth, at most `limit` (0: as many as the machine has).
 inline int thread_count(std::int64_t bytes, int limit) noexcept {
   constexpr std::int64_t kBytesPerThread = std::int64_t{8} << 20;
-  const int cores = limit > 0 ? limit : static_cast<int>(std::thread::hardware_concurrency());
-  return static_cast<int>(std::clamp<std::int64_t>(bytes / kBytesPerThread, 1, std::clamp(cores, 1, 64)));
+  const int most = limit > 0 ? std::min(limit, 64) : core_count();
+  return static_cast<int>(std::clamp<std::int64_t>(bytes / kBytesPerThread, 1, most));
 }
 
 // f(worker, begin, end) for chunks of [0, count) in rising order, each by one of `threads` workers; the caller is
@@ -44,8 +51,7 @@ void for_each_chunk(std::int64_t count, std::int64_t chunk, int threads, F&& f) 
 
 // How many threads `jobs` that do not depend on each other are worth, at most `limit`.
 inline int worker_count(std::size_t jobs, std::size_t limit) noexcept {
-  const std::size_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, 64u);
-  return static_cast<int>(std::max<std::size_t>(1, std::min({cores, jobs, limit})));
+  return static_cast<int>(std::max<std::size_t>(1, std::min({static_cast<std::size_t>(core_count()), jobs, limit})));
 }
 
 // make(i) for each i of [0, count) by one of `threads` workers, and take(what it made) in rising order of i, one at a
