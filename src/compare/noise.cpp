@@ -58,7 +58,7 @@ double unit_roundoff(DType dtype) noexcept {
     case DType::F16:
       return 0x1p-11;
     case DType::BF16:
-      return 0x1p-9;
+      return 0x1p-8;
     case DType::F8E4M3:
     case DType::F8E4M3Fnuz:
       return 0x1p-4;

@@ -64,7 +64,8 @@ def arm(folder: Path, options: Options, noise: int = 0) -> None:
     os.environ["TENSCOPE_RUN_OPTIONS"] = json.dumps(dataclasses.asdict(options))
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{_SITE}{os.pathsep}{inherited}" if inherited else _SITE
-    atexit.register(_end, folder, os.getpid(), noise)  # before what ends first: where torch is there already, that is now
+    # Before what ends first: where torch is there already, that is now.
+    atexit.register(_end, folder, os.getpid(), noise)
     _arm()
     if ranks.here()[0] == 0 and not _said_where:
         announce.begin(folder)
