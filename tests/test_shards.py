@@ -96,7 +96,7 @@ def cut(whole, mesh, placements, coordinate):
     return part
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(meshes())
 def test_any_mesh(tmp_path_factory, drawn):
     mesh, shape, placements = drawn
