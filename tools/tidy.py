@@ -1,8 +1,8 @@
 """clang-tidy over the sources of a build folder, as many at a time as there are cores.
 
-    tools/tidy.py build/debug FILE...
+    tools/tidy.py [--quick] build/debug FILE...
 
-A file that was found clean is not looked at again until it, something that it includes, its flags, the checks or
+With --quick the static analyser, which takes three quarters of the time, is left out. A file that was found clean is not looked at again until it, something that it includes, its flags, the checks or
 clang-tidy are others: what the preprocessor makes of it is the key of a mark in the user's cache.
 """
 
@@ -42,9 +42,12 @@ def key_of(entry: dict, settings: bytes) -> str:
 
 
 def main() -> int:
-    build, *files = sys.argv[1:]
+    words = sys.argv[1:]
+    is_quick = words[:1] == ["--quick"]
+    build, *files = words[is_quick:]
+    checks = ["--checks=-clang-analyzer-*"] if is_quick else []
     commands = commands_of(Path(build))
-    settings = output_of(TIDY, "--version") + Path(".clang-tidy").read_bytes()
+    settings = output_of(TIDY, "--version") + Path(".clang-tidy").read_bytes() + " ".join(checks).encode()
     CACHE.mkdir(parents=True, exist_ok=True)
 
     def look_at(file: str) -> tuple[bool, str]:
@@ -52,7 +55,7 @@ def main() -> int:
         mark = CACHE / key_of(commands[Path(file).resolve()], settings)
         if mark.exists():
             return True, ""
-        words = [TIDY, "-p", build, "--quiet", "--warnings-as-errors=*", file]
+        words = [TIDY, *checks, "-p", build, "--quiet", "--warnings-as-errors=*", file]
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode == 0:
             mark.touch()
