@@ -402,10 +402,11 @@ void OriginTracer::visit_inside(const Value& value) {
     lane_.frames[static_cast<std::size_t>(id)].last_output = value.id;
     return;
   }
-  const bool may_be_on_purpose = value.is_only_inf && value.tensor != nullptr;
+  const bool is_number = value.tensor == nullptr || value.count == 1;  // a loss, say, and no mask
+  const bool may_be_on_purpose = value.is_only_inf && !is_number;
   int chain = at_hand(id);
   if (chain == kNone) {
-    if (is_mask(value) || find_mask(id, value) != kNone) {
+    if (!is_number && (is_mask(value) || find_mask(id, value) != kNone)) {
       lane_.frames[static_cast<std::size_t>(id)].masks.push_back(add_mask(value));
       return;
     }

@@ -425,6 +425,19 @@ TEST_F(Check, ValuesRecordedByHand) {
   EXPECT_EQ(found[1].message, "loss is NaN at step 5, call 0: it arises in the program; loss is 0.25");
 }
 
+TEST_F(Check, AnInfiniteLossRecordedByHandIsNoMask) {
+  for (const float loss : {kInf, -kInf}) {
+    Recording recording(folder());
+    recording.value("", "loss", {1}, "");
+    recording.step();
+    recording.value("", "loss", {loss}, "");
+    const CheckReport report = check_run(recording.run().path());
+    ASSERT_EQ(report.findings.size(), 1U) << loss;
+    EXPECT_EQ(report.findings[0].code, "inf");
+    EXPECT_EQ(report.findings[0].place.step, 1);
+  }
+}
+
 TEST_F(Check, ThresholdsSayWhatIsStillFine) {
   {
     Recording recording(folder());
