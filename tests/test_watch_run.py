@@ -100,8 +100,8 @@ def test_printed_in_colour(monkeypatch):
 
     f()
     text = out.getvalue()
-    assert "1.0 → \033[1;31minf\033[0m" in text and "\033[33m  other shape\033[0m" in text
-    assert "→ \033[1;31mfloat64[2] NAN 1" in text
+    assert "1.0 → \033[31minf\033[0m" in text and "\033[33m  other shape\033[0m" in text
+    assert "→ \033[31mfloat64[2] NAN 1" in text
 
 
 @pytest.mark.parametrize("core", ["ctrace", "pytrace", "sysmon"])

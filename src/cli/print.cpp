@@ -37,7 +37,8 @@ std::string between_colors(std::string_view text, bool keeps_colors, Clean clean
     std::size_t next = at, size = 0;
     while (next < text.size()) {
       next = std::min(text.find('\033', next), text.size());
-      if (next < text.size() && keeps_colors && (size = color_size(text.substr(next))) > 0) break;
+      size = next < text.size() && keeps_colors ? color_size(text.substr(next)) : 0;
+      if (size > 0) break;
       if (next < text.size()) ++next;
     }
     result += clean(text.substr(at, next - at));

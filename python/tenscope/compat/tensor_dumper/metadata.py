@@ -21,6 +21,7 @@ class DumperMetadata(MetadataStore):
 
     def _runtime(self) -> dict:
         info = runtime.collect()
+        info.pop("set_by_the_program", None)
         info["command"]["full_command"] = " ".join(sys.argv)
         info["timestamp"] = datetime.datetime.now(SHANGHAI).isoformat()
         return info
