@@ -2,7 +2,9 @@
 
     tools/tidy.py [--quick] build/debug FILE...
 
-With --quick the static analyser, which takes three quarters of the time, is left out. A file that was found clean is not looked at again until it, something that it includes, its flags, the checks or
+With --quick the static analyser, which takes three quarters of the time, is left out.
+
+A file that was found clean is not looked at again until it, something that it includes, its flags, the checks or
 clang-tidy are others: what the preprocessor makes of it is the key of a mark in the user's cache.
 """
 

@@ -27,8 +27,8 @@ inline constexpr double kCorrelatedUnitsHalf = 0.5;
 inline constexpr std::int64_t kEnoughElements = 32;
 
 // Where noise was measured (noise_profile.hpp): how many times that may two correct implementations differ? Measured on
-// one GPT, in float32 and bfloat16, written in 23 correct ways: 1.0 times at most, but for the part of the difference
-// that goes with the values themselves, which is 0.08 of the noise at most. Chosen, four times that and more.
+// a GPT in bfloat16 of which six parts were written in other correct ways: 1.0 times at most, but for the part of the
+// difference that goes with the values themselves, which is 0.08 of the noise. Chosen, four times that and more.
 inline constexpr double kTimesMeasured = 4;
 inline constexpr double kPartAlongValues = 0.1;
 // What was measured counts as so many units of roundoff at least: of the largest value, Euclidean, and along the values
