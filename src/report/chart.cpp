@@ -166,8 +166,9 @@ class Layout {
     const std::size_t shown = std::min(chart.curves.size(), kMost);
     const double column = (kWidth - kLeft - kRight) / kColumns;
     for (std::size_t i = 0; i < shown; ++i) {
+      const std::size_t row = i / kColumns;
       const double x = kLeft + static_cast<double>(i % kColumns) * column;
-      const double y = top_ + static_cast<double>(i / kColumns) * kLegendLine;
+      const double y = top_ + static_cast<double>(row) * kLegendLine;
       sheet_.lines.push_back({{{x, y}, {x + 18, y}}, colors[i], 2, chart.curves[i].is_compared});
       const bool is_rest = i + 1 == shown && shown < chart.curves.size();
       label({x + 24, y},
@@ -175,7 +176,8 @@ class Layout {
                     : shortened(printable(chart.curves[i].label), 34),
             {.color = kGrey, .size = 10});
     }
-    top_ += static_cast<double>((shown + kColumns - 1) / kColumns) * kLegendLine;
+    const std::size_t rows = (shown + kColumns - 1) / kColumns;
+    top_ += static_cast<double>(rows) * kLegendLine;
   }
 
   Sheet sheet_;
