@@ -128,7 +128,9 @@ bool NoiseJudge::is_assumed_noise(const PairError& error, const JudgedPlace& pla
             static_cast<double>(error.differing) <= thresholds::kFlippedPart * static_cast<double>(error.count));
   if (inputs.noise == 0 && floor <= error.scale) {
     if (is_systematic(error, dtype)) return false;
-    if (!is_wide(dtype) && error.rel_l2 > thresholds::kHalfUnitsL2 * unit_roundoff(dtype)) return false;
+    // One number alone may be off by two: neighbours are that far apart just above a power of two.
+    const bool is_many = error.count >= thresholds::kEnoughElements;
+    if (!is_wide(dtype) && is_many && error.rel_l2 > thresholds::kHalfUnitsL2 * unit_roundoff(dtype)) return false;
   }
   return difference <= std::max(default_tolerance(dtype), inherited);
 }
