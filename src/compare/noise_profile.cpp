@@ -230,7 +230,9 @@ void NoiseProfile::write(const fs::path& path) const {
   file.close();
   std::error_code failed;
   if (file) fs::rename(draft, path, failed);
-  if (!file || failed) throw Error(ErrorCode::Io, fmt::format("cannot write a noise profile: {}", path.string()));
+  if (file && !failed) return;
+  fs::remove(draft, failed);
+  throw Error(ErrorCode::Io, fmt::format("cannot write a noise profile: {}", path.string()));
 }
 
 void NoiseProfile::add(const NoisePlace& place, const PlaceNoise& noise) {
