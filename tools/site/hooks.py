@@ -39,6 +39,12 @@ def with_links(text, folder, page, missing=lambda path: None):
     return LINK.sub(link, text)
 
 
+def on_config(config):
+    """The plugin `offline` wants a script from the network; docs/offline-search.js does the same."""
+    config.extra["polyfills"] = ["offline-search.js"]
+    return config
+
+
 def on_files(files, config):
     """Adds what is not in docs/: the reference, guides of the repository, and files that pages link to."""
     pages = {f"reference/{path.name}": path.read_text() for path in sorted(REFERENCE.glob("*.md"))}
