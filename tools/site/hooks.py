@@ -8,8 +8,6 @@ import posixpath
 import re
 from pathlib import Path
 
-from mkdocs.structure.files import File
-
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "build" / "reference"
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
@@ -47,6 +45,8 @@ def on_config(config):
 
 def on_files(files, config):
     """Adds what is not in docs/: the reference, guides of the repository, and files that pages link to."""
+    from mkdocs.structure.files import File  # here, since tests ask this module for links without MkDocs
+
     pages = {f"reference/{path.name}": path.read_text() for path in sorted(REFERENCE.glob("*.md"))}
     linked = []
     for file in files.documentation_pages():

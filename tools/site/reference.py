@@ -233,8 +233,7 @@ def commands_page():
 
 def declarations(text):
     """(comment, code) of each declaration of a header that has a comment, or a name of its own."""
-    body = re.search(r"namespace tenscope \{\n(.*)\}  // namespace tenscope", text, re.DOTALL)
-    lines = (body[1] if body else text).splitlines()
+    lines = re.search(r"^namespace [\w:]+ \{\n(.*)\}  // namespace", text, re.DOTALL | re.MULTILINE)[1].splitlines()
     chunks, chunk, depth = [], [], 0
     for line in lines:
         code = line.partition("//")[0]
@@ -280,7 +279,8 @@ def cpp_page():
         text = header.read_text()
         if header.name == "tenscope.hpp":
             continue
-        out += [f"## {header.name}", "", f"`#include <tenscope/{header.name}>`", ""]
+        overview = re.match(r"(?://.*\n)*", text)[0].replace("//", "")
+        out += [f"## {header.name}", "", f"`#include <tenscope/{header.name}>`", "", cpp_prose(overview), ""]
         for comment, code in declarations(text):
             name = re.search(r"\b(?:class|struct|enum class) (?:\[\[.*?\]\] )?(\w+)", code)
             if name and not code.startswith("template") and code.rstrip().endswith("};"):
