@@ -10,9 +10,9 @@ Overview. By the word behind its fence, a block is
     any       with a title (```python title="train.py"): written to that file
 
 In what is printed `…` stands for what is another at each run, and a line of `…` alone for any lines; numbers with a
-point may differ by 2 %, since processors round differently, and curves at all. Lines that begin with `tenscope: ` are those of
-stderr. Programs that use torch are started by warm_start. Of `make` and `pip install` only the words are looked at:
-what they do has tests of its own.
+point may differ by 2 %, since processors round differently, and curves at all. Lines that begin with `tenscope: ` are
+those of stderr. Programs that use torch are started by warm_start. Of `make` and `pip install` only the words are
+looked at: what they do has tests of its own.
 """
 
 import contextlib
@@ -73,8 +73,7 @@ def is_printed(expected, printed):
     pattern = r"\s*".join(".*?".join(map(as_pattern, line.strip().split("…"))) for line in lines)
     match = re.fullmatch(pattern, printed.strip(), re.DOTALL)
     return match is not None and all(
-        math.isclose(number, float(text), rel_tol=0.02)
-        for number, text in zip(numbers, match.groups(), strict=True)
+        math.isclose(number, float(text), rel_tol=0.02) for number, text in zip(numbers, match.groups(), strict=True)
     )
 
 
@@ -137,8 +136,9 @@ class Page:
         return printed.getvalue()
 
     def sh(self, source):
-        words = "make() { command make -n -C '%s' \"$@\" > /dev/null; }; pip() { [ \"$1\" = install ]; }" % ROOT
-        done = self._start(["bash", "-ec", f"{words}\n{source}"])
+        make = f"make() {{ command make -n -C '{ROOT}' \"$@\" > /dev/null; }}"
+        pip = 'pip() { [ "$1" = install ]; }'
+        done = self._start(["bash", "-ec", f"{make}\n{pip}\n{source}"])
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

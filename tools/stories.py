@@ -100,7 +100,7 @@ def record_two_gpts(folder):
         y = scores.masked_fill(mask, float("-inf")).softmax(-1) @ v
 """
     assert fused in gpt
-    main = 'train(2, lambda name, tensor: None)\n'
+    main = "train(2, lambda name, tensor: None)\n"
     for name, text in ("good", by_hand), ("bad", by_hand.replace("(WIDTH // HEADS)", "WIDTH")):
         (folder / "gpt.py").write_text(gpt.partition("\nif __name__")[0].replace(fused, text) + main)
         subprocess.run(["tenscope", "run", "--out", "gpt", "--name", name, "gpt.py"], cwd=folder, check=True)

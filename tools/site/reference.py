@@ -3,7 +3,7 @@
     python tools/site/reference.py build/reference
 
 Nothing is written twice: Python's pages come from the docstrings of the objects themselves, the command line's from
-`tenscope help`, the C++ page from the comments of include/tenscope. What docstrings look like is told in CONTRIBUTING.md.
+`tenscope help`, the C++ page from the comments of include/tenscope.
 """
 
 import importlib
@@ -17,13 +17,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HEADERS = ROOT / "include" / "tenscope"
 FIRST_HEADERS = ["run.hpp", "tensor_view.hpp", "event.hpp", "shard.hpp", "reader.hpp", "diff.hpp"]
+DROP_INS = ("tensor_dumper", "tensortrace", "torchspy", "ttracker", "ztrace")
 PAGES = {
     "tenscope": ["tenscope"],
     "testing": ["tenscope.testing"],
     "integrations": ["tenscope.integrations", "tenscope.integrations.transformers", "tenscope.integrations.lightning"],
     "onnx": ["tenscope.onnx"],
     "jax": ["tenscope.jax"],
-    "compat": [f"tenscope.compat.{name}" for name in ("tensor_dumper", "tensortrace", "torchspy", "ttracker", "ztrace")],
+    "compat": [f"tenscope.compat.{name}" for name in DROP_INS],
 }
 # The names of `tenscope`, by what one wants to do; a public name that is not here comes under "More".
 GROUPS = {
@@ -220,7 +221,8 @@ def verbs():
 
 
 def commands_page():
-    out = ["# Every verb", "", "What `tenscope help VERB` prints. [The command line](../cli.md) says what all have in common.", ""]
+    told = "What `tenscope help VERB` prints. [The command line](../cli.md) says what all verbs have in common."
+    out = ["# Every verb", "", told, ""]
     for group, words in verbs().items():
         out += [f"## {group}", ""]
         for verb in words:
@@ -243,7 +245,7 @@ def declarations(text):
             continue
         chunk.append(line)
         depth += code.count("{") - code.count("}")
-    for chunk in [*chunks, chunk]:
+    for chunk in [*chunks, chunk]:  # noqa: B020
         comment = []
         while chunk and chunk[0].startswith("//"):
             comment.append(chunk.pop(0).removeprefix("//"))
@@ -260,8 +262,9 @@ def cpp_prose(comment):
             parts[-1][1].append(line.strip())
         else:
             parts.append((is_code, [line.strip()]))
-    shown = ("```cpp\n" + "\n".join(lines) + "\n```" if is_code else _prose(" ".join(lines)) for is_code, lines in parts)
-    return "\n\n".join(shown)
+    return "\n\n".join(
+        "```cpp\n" + "\n".join(lines) + "\n```" if is_code else _prose(" ".join(lines)) for is_code, lines in parts
+    )
 
 
 def without_private(code):
@@ -273,8 +276,8 @@ def without_private(code):
 def cpp_page():
     headers = sorted(HEADERS.glob("*.hpp"), key=lambda path: ([*FIRST_HEADERS, path.name].index(path.name), path.name))
     out = ["# C++ and C", ""]
-    out += ["What the headers in `include/tenscope` declare, in their own words; `#include <tenscope/tenscope.hpp>` has", ""]
-    out[-2] += " all of it but `ggml.hpp`. [Recording from C++](../cpp.md) is the guide."
+    told = "What the headers in `include/tenscope` declare, in their own words. [Recording from C++](../cpp.md) is the"
+    out += [told + " guide; `#include <tenscope/tenscope.hpp>` has all of it but `ggml.hpp`.", ""]
     for header in headers:
         text = header.read_text()
         if header.name == "tenscope.hpp":

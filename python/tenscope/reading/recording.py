@@ -190,7 +190,7 @@ class Event:
 
 
 class Recording:
-    """A run that is read, as `tenscope.open` gives it: `run["name", step, call]`, or fewer indices for the latest value.
+    """A run that is read, as `tenscope.open` gives it: `run["name", step, call]`; fewer indices mean the latest value.
 
     Steps count from 0; a negative step counts from the last one back, and a slice of steps gives them stacked. Where
     several ranks recorded a name the lowest answers: `run.rank(2)["name"]` asks another. Of a tensor that is spread
