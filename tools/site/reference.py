@@ -78,7 +78,7 @@ def _with_table(text, rows):
 
 
 def _name(text):
-    return f"`{text}`".replace("|", "\\|")
+    return f"`{text}`"
 
 
 def _prose(text):
@@ -88,7 +88,6 @@ def _prose(text):
     for place in range(0, len(parts), 2):
         part = re.sub(r"([\\*_<>\[\]|])", r"\\\1", parts[place])
         parts[place] = re.sub(r"docs/([\w\\-]+)\.md", lambda m: f"[{m[1]}](../{m[1]}.md)".replace("\\", ""), part)
-    parts[1::2] = [part.replace("|", "\\|") for part in parts[1::2]]
     return "`".join(parts)
 
 
@@ -176,7 +175,7 @@ def described(module_name, name, level="###"):
         for member, what in members(value):
             text, call = member_text(what)
             if text and member not in INTERNAL:
-                rows.append(f"| `{(member + call).replace('|', chr(92) + '|')}` | {_prose(' '.join(text.split()))} |")
+                rows.append(f"| {_name(member + call)} | {_prose(' '.join(text.split()))} |")
         if rows:
             lines += ["| member | |", "|---|---|", *rows, ""]
     return "\n".join(lines)
