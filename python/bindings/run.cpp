@@ -206,7 +206,8 @@ constexpr const char* kRecordDoc =
     "RecordingWarning, never an error in the program. docs/python.md says what becomes of each type of value.\n\n"
     "step, call   its place, where the run's own count is not meant\n"
     "site         \"file.py:12\"; the calling line by default\n"
-    "io, phase    what it is: \"param\", \"input\", \"output\" ...; \"init\", \"forward\", \"backward\", \"optimizer\"\n"
+    "io, phase    what it is: \"param\", \"input\", \"output\" ...; \"init\", \"forward\", \"backward\", "
+    "\"optimizer\"\n"
     "scope, root  the module or function that it belongs to, and the outermost one\n"
     "kind         \"value\", or \"note\" for what is about the run itself\n"
     "cls, task    the class of the module; the asyncio task\n"
@@ -339,8 +340,7 @@ void init_run(nb::module_& m) {
       .def(
           "on_code", [](RunObject& self, const nb::object& call) { self.live->on_code = Ref::share(call.ptr()); },
           "call"_a, "Has it called with a code object that records, the first of each file.")
-      .def_prop_ro(
-          "strict", [](RunObject& self) { return self.live->strict; }, "Whether what goes wrong raises.");
+      .def_prop_ro("strict", [](RunObject& self) { return self.live->strict; }, "Whether what goes wrong raises.");
   PyObject* method = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(run.ptr()), &record_method_def);
   run.attr("record") = nb::steal(method);
 
