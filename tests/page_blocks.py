@@ -96,7 +96,8 @@ class Page:
         self.folder = folder
         self.module = types.ModuleType("page")
         self.count = 0
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith("TENSCOPE_QUIET")}
+        unwanted = ("TENSCOPE_QUIET", "COLUMNS", "LINES")  # the terminal's own width is meant
+        self.env = {name: value for name, value in os.environ.items() if name not in unwanted}
         bin_folder = str(Path(sys.executable).parent)
         self.env |= {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
 
