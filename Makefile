@@ -131,6 +131,13 @@ web: setup  ## check and test the viewer's page, and build it anew into web/dist
 	@tools/lint.sh web
 	@web/build.sh
 
+.PHONY: docs
+docs: build  ## the documentation site in build/site; a link that leads nowhere is an error (SERVE=1: look at it)
+	@tools/setup.sh docs
+	@$(PYTHON) tools/site/reference.py build/reference
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs $(if $(SERVE),serve,build --strict)
+	@$(if $(SERVE),,echo "==> build/site/index.html")
+
 .PHONY: wheel
 wheel: setup  ## a repaired wheel in wheelhouse/, tried in an empty venv
 	@tools/wheel.sh

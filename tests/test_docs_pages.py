@@ -1,69 +1,62 @@
-"""Every code block of these pages runs, in its page's order and in one folder.
+"""The code blocks of these pages run, and print what the page says: see page_blocks."""
 
-A `python` block goes on where the page's last one ended; a `sh` block is typed into a shell. A `text` block is what the
-block before it prints, with … for what differs from run to run.
-"""
-
-import contextlib
-import io
-import os
-import re
-import subprocess
+import shutil
 import sys
-import types
-from pathlib import Path
 
+import page_blocks
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
-PAGES = [*sorted(path.name for path in DOCS.glob("from-*.md")), "integrations.md", "pytest.md"]
+DOCS = page_blocks.ROOT / "docs"
+STORIES = [page_blocks.ROOT / "README.md", DOCS / "start.md", *sorted((DOCS / "stories").glob("*.md"))]
+GUIDES = [*sorted(DOCS.glob("from-*.md")), DOCS / "integrations.md", DOCS / "pytest.md"]
 OLD_NAMES = ("tensor_dumper", "tensortrace", "torchspy", "ttracker", "ztrace")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def as_pattern(text):
-    return r"\s*".join(".*?".join(map(re.escape, line.split("…"))) for line in text.strip().splitlines())
-
-
-class Page:
-    def __init__(self, folder):
-        self.folder = folder
-        self.module = types.ModuleType("page")
-        self.count = 0
-
-    def python(self, source):
-        self.count += 1
-        file = self.folder / f"block_{self.count}.py"
-        file.write_text(source)
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(source, str(file), "exec"), vars(self.module))
-        return printed.getvalue()
-
-    def sh(self, source):
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            ["bash", "-ec", source], cwd=self.folder, env=os.environ | {"PATH": path}, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_blocks(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("path", [*STORIES, *GUIDES], ids=lambda path: path.stem)
+def test_blocks(path, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
-    page, printed = Page(tmp_path), ""
+    page = page_blocks.Page(tmp_path)
     for drop_in in [name for name in sys.modules if name.startswith("tenscope.compat.")]:
         monkeypatch.delitem(sys.modules, drop_in)  # as in a new program: their files lie where it began
     before = set(sys.modules)
     monkeypatch.setitem(sys.modules, "page", page.module)
     monkeypatch.setattr(sys, "argv", ["train.py"])
-    blocks = BLOCK.findall((DOCS / name).read_text())
+    if path in STORIES:
+        shutil.copytree(page_blocks.ROOT / "examples", tmp_path / "examples")
+    blocks = page_blocks.blocks(path)
     assert blocks
-    for language, source in blocks:
-        if language == "text":
-            assert re.fullmatch(as_pattern(source), printed.strip(), re.DOTALL), f"printed:\n{printed}"
-        else:
-            printed = getattr(page, language)(source) if language in ("python", "sh") else printed
+    page.run(blocks)
     for alias in [name for name in set(sys.modules) - before if name.partition(".")[0] in OLD_NAMES]:
         del sys.modules[alias]
+
+
+def test_what_is_printed_is_compared():
+    says = page_blocks.is_printed
+    assert says("loss 0.301\n… events\nend", "loss 0.3012\n17 events\nend\n")
+    assert not says("loss 0.301", "loss 0.331")
+    assert not says("loss 0.301 nan", "loss 0.301 inf")
+    assert says("a\n…\nd", "a\nb\nc\nd") and not says("a\n…\nd", "a\nb\nc")
+    assert says("0.5 ┤⠉⠉⢣⠤", "0.5 ┤ ⠉⠉⠉⢣") and says("name  1.5", "name     1.5") and not says("5 of 7", "6 of 7")
+
+
+def test_a_block_that_prints_something_else_fails(tmp_path):
+    page = page_blocks.Page(tmp_path)
+    block = page_blocks.Block
+    page.run([block("python", "", "print(1)"), block("text", "", "1"), block("console", "", "$ echo 2\n2\n")])
+    for wrong in (
+        [block("python", "", "print(1)"), block("text", "", "2")],
+        [block("console", "", "$ echo 2\n3\n")],
+        [block("console", "", "$ false\n")],
+        [block("text", "a.txt", "one\n"), block("diff", "a.txt", "-two\n+three\n")],
+        [block("sh", "", "make nothing-of-this-name")],
+    ):
+        with pytest.raises(AssertionError):
+            page.run(wrong)
+
+
+def test_the_front_page_quotes_a_story():
+    (quoted,) = page_blocks.blocks(DOCS / "index.md")
+    story = " ".join((DOCS / "stories" / "upgrade.md").read_text().split())
+    for line in quoted.source.splitlines():
+        assert " ".join(line.split()) in story

@@ -124,8 +124,11 @@ def _become(fds, words, cwd, env):
         os.dup2(fd, place)
         os.close(fd)
     os.chdir(cwd)
+    own = os.environ.get("PYTHONPATH")
     os.environ.clear()
     os.environ.update(env)
+    if env.get("PYTHONPATH") != own:
+        sys.path[1:1] = [os.path.abspath(folder) for folder in env.get("PYTHONPATH", "").split(os.pathsep) if folder]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return words
 

@@ -2,6 +2,7 @@
 # Installs what tenscope needs to build and test: Debian packages where they are missing, Python packages into .venv.
 # Safe to repeat: what is there already is left alone.
 #   tools/setup.sh            the main environment, .venv
+#   tools/setup.sh docs       what the documentation site is built with, .venv-docs; only `make docs` needs it
 #   tools/setup.sh 3.12       an environment for that Python, .venv-3.12 (without torch); does nothing if the machine lacks it
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +16,7 @@ TEST_REQUIREMENTS=(numpy safetensors gguf pytest pytest-timeout pytest-xdist hyp
 TORCH_REQUIREMENTS=(torch==2.13.0 h5py pandas transformers accelerate pytorch-lightning graphviz)
 WEB_REQUIREMENTS=(deno==2.9.8 playwright==1.65.2)
 ENGINE_REQUIREMENTS=(onnx==1.23.2 onnxruntime==1.31.1 onnxscript==0.7.2 jax==0.10.2 flax==0.12.8)
+DOCS_REQUIREMENTS=(mkdocs==1.6.1 mkdocs-material==9.8.1)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 
@@ -51,6 +53,8 @@ if [ $# -eq 0 ]; then
   [ "$python" != /usr/bin/python3.11 ] || tools/install.sh python3-dev python3-venv
   make_venv .venv "${python:?needs Python 3.11 with its venv module}" \
     "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}" "${TORCH_REQUIREMENTS[@]}" "${ENGINE_REQUIREMENTS[@]}" "${WEB_REQUIREMENTS[@]}"
+elif [ "$1" = docs ]; then
+  make_venv .venv-docs "$PWD/.venv/bin/python" "${DOCS_REQUIREMENTS[@]}"
 else
   python=$(find_python "$1")
   if [ -z "$python" ]; then

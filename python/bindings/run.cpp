@@ -201,7 +201,19 @@ PyObject* record_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
 constexpr const char* kRecordDoc =
     "record(name, value, *, kind=None, step=None, call=None, site=None, scope=None, io=None, phase=None, root=None,\n"
     "       cls=None, task=None, meta=None, inputs=None, values='full')\n--\n\n"
-    "Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled.";
+    "Records a tensor, array, number, text, None or any nest of them under a name.\n\n"
+    "Without a run and while disabled it does nothing, so calls may stay in the code. What goes wrong in it is a\n"
+    "RecordingWarning, never an error in the program. docs/python.md says what becomes of each type of value.\n\n"
+    "step, call   its place, where the run's own count is not meant\n"
+    "site         \"file.py:12\"; the calling line by default\n"
+    "io, phase    what it is: \"param\", \"input\", \"output\" ...; \"init\", \"forward\", \"backward\", "
+    "\"optimizer\"\n"
+    "scope, root  the module or function that it belongs to, and the outermost one\n"
+    "kind         \"value\", or \"note\" for what is about the run itself\n"
+    "cls, task    the class of the module; the asyncio task\n"
+    "meta         a dict of anything else\n"
+    "inputs       names of the values that it was made of, for the comparison of two engines (docs/engines.md)\n"
+    "values       \"stats\" keeps statistics, fingerprint and sketch without the bytes";
 
 PyMethodDef record_current_def = {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(record_current)),
                                   METH_FASTCALL | METH_KEYWORDS, kRecordDoc};
@@ -299,14 +311,20 @@ void init_run(nb::module_& m) {
             self.live->run.set_watcher(std::move(against));
           },
           "against"_a.none(), "Compares what is recorded from now on with a recording; None: no longer.")
-      .def("enable", [](RunObject& self) { self.live->run.enable(); })
-      .def("disable", [](RunObject& self) { self.live->run.disable(); })
-      .def("flush", [](RunObject& self) { without_gil(self.live, [](Run& run) { run.flush(); }); })
+      .def(
+          "enable", [](RunObject& self) { self.live->run.enable(); }, "Goes on recording.")
+      .def(
+          "disable", [](RunObject& self) { self.live->run.disable(); }, "Stops recording until enable().")
+      .def(
+          "flush", [](RunObject& self) { without_gil(self.live, [](Run& run) { run.flush(); }); },
+          "With durability=\"disk\": all that was recorded so far is on the disk when it returns.")
       .def(
           "close", [](RunObject& self) { without_gil(self.live, [](Run& run) { run.close(); }); },
           "Seals the open segments and ends the journal. May be called again.")
-      .def_prop_ro("enabled", [](RunObject& self) { return self.live->run.enabled(); })
-      .def_prop_ro("current_step", [](RunObject& self) { return self.live->run.current_step(); })
+      .def_prop_ro(
+          "enabled", [](RunObject& self) { return self.live->run.enabled(); }, "Whether it records now.")
+      .def_prop_ro(
+          "current_step", [](RunObject& self) { return self.live->run.current_step(); }, "The number of the step.")
       .def_prop_ro(
           "path", [](RunObject& self) { return self.live->run.path(); }, "The run's folder.")
       .def_prop_ro(
@@ -322,7 +340,7 @@ void init_run(nb::module_& m) {
       .def(
           "on_code", [](RunObject& self, const nb::object& call) { self.live->on_code = Ref::share(call.ptr()); },
           "call"_a, "Has it called with a code object that records, the first of each file.")
-      .def_prop_ro("strict", [](RunObject& self) { return self.live->strict; });
+      .def_prop_ro("strict", [](RunObject& self) { return self.live->strict; }, "Whether what goes wrong raises.");
   PyObject* method = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(run.ptr()), &record_method_def);
   run.attr("record") = nb::steal(method);
 
@@ -348,19 +366,20 @@ void init_run(nb::module_& m) {
         return step(live, number);
       },
       "number"_a = nb::none(), nb::sig("def step(number: int | None = None) -> int | None"),
-      "Begins the next step of the current run, or the one of that number, and returns its number.");
+      "Begins the next step of the current run, or the one of that number, and returns its number.\n\n"
+      "What is recorded from now on belongs to that step. None where no run is open.");
   m.def(
       "enable",
       [] {
         if (const auto live = share_current_run()) live->run.enable();
       },
-      "Goes on recording into the current run.");
+      "Goes on recording into the current run, after disable().");
   m.def(
       "disable",
       [] {
         if (const auto live = share_current_run()) live->run.disable();
       },
-      "Stops recording until enable().");
+      "Stops recording into the current run until enable(). A call of record costs next to nothing then.");
   store::sigterm_thread_is_late = true;  // Python warns of a fork where there are several threads
   m.def("close_runs_on_sigterm", &close_runs_on_sigterm, nb::call_guard<nb::gil_scoped_release>(),
         "From now on SIGTERM closes open runs before it ends the process; False where the program handles it itself.");

@@ -56,20 +56,27 @@ class Run:
         Compares what is recorded from now on with a recording; None: no longer.
         """
 
-    def enable(self) -> None: ...
+    def enable(self) -> None:
+        """Goes on recording."""
 
-    def disable(self) -> None: ...
+    def disable(self) -> None:
+        """Stops recording until enable()."""
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """
+        With durability="disk": all that was recorded so far is on the disk when it returns.
+        """
 
     def close(self) -> None:
         """Seals the open segments and ends the journal. May be called again."""
 
     @property
-    def enabled(self) -> bool: ...
+    def enabled(self) -> bool:
+        """Whether it records now."""
 
     @property
-    def current_step(self) -> int: ...
+    def current_step(self) -> int:
+        """The number of the step."""
 
     @property
     def path(self) -> pathlib.Path:
@@ -95,7 +102,8 @@ class Run:
         """Has it called with a code object that records, the first of each file."""
 
     @property
-    def strict(self) -> bool: ...
+    def strict(self) -> bool:
+        """Whether what goes wrong raises."""
 
     def record(
         self,
@@ -139,7 +147,20 @@ def record(
     values: Literal["full", "stats"] = "full",
 ) -> None:
     """
-    Records a tensor, array, number, text, None or any nest of them under a name. Does nothing while disabled.
+    Records a tensor, array, number, text, None or any nest of them under a name.
+
+    Without a run and while disabled it does nothing, so calls may stay in the code. What goes wrong in it is a
+    RecordingWarning, never an error in the program. docs/python.md says what becomes of each type of value.
+
+    step, call   its place, where the run's own count is not meant
+    site         "file.py:12"; the calling line by default
+    io, phase    what it is: "param", "input", "output" ...; "init", "forward", "backward", "optimizer"
+    scope, root  the module or function that it belongs to, and the outermost one
+    kind         "value", or "note" for what is about the run itself
+    cls, task    the class of the module; the asyncio task
+    meta         a dict of anything else
+    inputs       names of the values that it was made of, for the comparison of two engines (docs/engines.md)
+    values       "stats" keeps statistics, fingerprint and sketch without the bytes
     """
 
 def set_suspicion_handler(handler: object | None) -> None:
@@ -164,13 +185,17 @@ def set_current(run: Run | None) -> None: ...
 def step(number: int | None = None) -> int | None:
     """
     Begins the next step of the current run, or the one of that number, and returns its number.
+
+    What is recorded from now on belongs to that step. None where no run is open.
     """
 
 def enable() -> None:
-    """Goes on recording into the current run."""
+    """Goes on recording into the current run, after disable()."""
 
 def disable() -> None:
-    """Stops recording until enable()."""
+    """
+    Stops recording into the current run until enable(). A call of record costs next to nothing then.
+    """
 
 def close_runs_on_sigterm() -> bool:
     """

@@ -58,13 +58,27 @@ def diff(
 ) -> ValueDiff | Diff | CheckpointDiff:
     """How ``b`` differs from the reference ``a``: tensors, nests of them, files, folders of files, or two runs.
 
-    Numbers agree where |b - a| <= atol + rtol * |a|, and relative errors are parts of ``a``. Without tolerances the
-    dtypes' defaults hold (docs/compare.md). The result prints as a report and is falsy where the two agree. Two runs
-    (their folders, or what ``tenscope.open`` gives) take other options: ``map``, ``tolerance``, ``noise``, ``strict``,
-    ``prefix``, ``rows``, ``top``, ``ranks``, ``budget``, ``executor`` and ``progress`` (docs/python.md), and give a
-    ``tenscope.Diff``. Two checkpoints whose names do not pair their tensors are paired by content
-    (docs/checkpoints.md) unless a tolerance is given, take ``map`` and ``top``, and give a
-    ``tenscope.CheckpointDiff``.
+    The result prints as a report and is falsy where the two agree. Which one it is depends on what is compared:
+
+    ValueDiff       of tensors, nests and files. Numbers agree where |b - a| <= atol + rtol * |a|, and relative errors
+                    are parts of ``a``; without tolerances the dtypes' defaults hold (docs/compare.md)
+    Diff            of two runs, their folders or what ``tenscope.open`` gives (docs/diff.md)
+    CheckpointDiff  of two checkpoints whose names do not pair their tensors, where no tolerance is given: they are
+                    paired by content (docs/checkpoints.md). Takes ``map`` and ``top``
+
+    Options for runs are:
+
+    map        modules or tensors with other names, where they are not found: ["blocks.*=layers.*"]
+    tolerance  largest harmless difference, as a part of a tensor's largest value
+    noise      a profile of measured noise, or False for none (docs/noise.md)
+    strict     renamed modules, and what is on one side only, are differences too
+    prefix     a run that ends earlier than the other is no difference
+    rows       pair rows (tokens) by these recorded integers: "request,position" (docs/engines.md)
+    top        how many differences the report shows
+    ranks      only these ranks
+    budget     what each module adds to the error (docs/budget.md)
+    executor   compare ranks on a cluster (docs/parallel.md)
+    progress   called with the part that is done, 0 to 1
     """
     has_tolerance = (atol, rtol, ulp, equal_nan) != (None, None, None, False)
     is_mapped = bool(run_options.get("map")) and not (_is_run(a) and _is_run(b))

@@ -62,11 +62,16 @@ def watch(
     The function stays the same object. After a call its changes are in `train.changes`; with a run open (tenscope.init)
     they are events in it; `hook` is called with each; `show=True` (or a file) prints them as they happen.
 
-    values: "full" keeps every tensor's bytes in memory too, "stats" only statistics (also in the run); by default
-    tensors up to 1 KB are kept in memory and all in the run. depth: 2 also watches variables of these names in
-    functions called from it, and so on; 0 all below. max_changes: per call; further ones are counted in
-    `changes.left_out`. trust_version: believe torch's version counter (faster for large tensors, blind to writes
-    through `.data` and NumPy views).
+    values         "full" keeps every tensor's bytes in memory too, "stats" only statistics (also in the run); by
+                   default tensors up to 1 KB are kept in memory and all in the run
+    hook           called with each change, as it happens
+    depth          2 also watches variables of these names in functions called from it, and so on; 0 all below
+    max_changes    per call; further ones are counted in `changes.left_out`
+    trust_version  believe torch's version counter: faster for large tensors, blind to writes through `.data` and
+                   NumPy views
+    show           print each change: True for stderr, or a file
+
+    docs/watch.md says what counts as a change.
     """
     options = _options(values, hook, depth, max_changes, trust_version, show)
     if not expressions or not all(isinstance(text, str) for text in expressions):
@@ -145,7 +150,12 @@ def _options(
 
 
 class watching:
-    """The same for a block: `with tenscope.watching("loss", "self.w") as watched: ...; watched.changes`."""
+    """As `watch`, with its options, for a block of code.
+
+        with tenscope.watching("loss", "self.w", show=True) as watched:
+            ...
+        watched.changes
+    """
 
     def __init__(
         self,

@@ -26,10 +26,11 @@ def unlisten(probe) -> None:
 
 
 class context:
-    """While inside, tenscope.spy records, with `prefix` before its names. Held per thread and per asyncio task.
+    """While inside, tenscope.spy records. A context manager, held per thread and per asyncio task.
 
-    model: paths of its modules become part of the names; without it they are known while a trace runs. run: by default
-    the current one.
+    prefix  comes before the names
+    model   paths of its modules become part of the names; without it they are known while a trace runs
+    run     a Run; the current one by default
     """
 
     def __init__(self, prefix: str = "", *, model=None, run=None):

@@ -35,7 +35,13 @@ def open(path: str | os.PathLike[str] = "runs", *, storage_options: dict[str, An
 
 @dataclass(frozen=True)
 class Stats:
-    """Of a tensor's elements, the finite ones for all but the counts. Exact for integers."""
+    """Statistics of a tensor's elements, as `event.stats` gives them. Exact for integers.
+
+    count, zero, subnormal       how many elements there are, are zero, are too small for full precision
+    nan, pos_inf, neg_inf        how many are not finite
+    min, max, mean, std, l2      over the finite elements; NaN where there is none
+    abs_max                      the largest magnitude of a finite element
+    """
 
     count: int
     min: float
@@ -52,7 +58,12 @@ class Stats:
 
 
 class Event:
-    """One event of a recording. Read when it is asked, so that many may be held."""
+    """One event of a recording: a value, a call's begin or end, a change, a note.
+
+    `for event in run.find("loss", step=3): print(event.value, event.site, event.stats)`. An event is read from the
+    journal when it is asked for something, so that a million of them may be held. What an event does not have (the
+    `dtype` of a text, the `scope` of a value that was recorded by hand) is None or empty.
+    """
 
     __slots__ = ("_cached", "_reader", "id")
 
@@ -70,22 +81,22 @@ class Event:
     kind: str = property(
         lambda self: self._reader.kind(self.id), doc="value, enter, exit, change, step, note or dropped"
     )
-    name: str = property(lambda self: self._reader.name(self.id))
-    step: int = property(lambda self: self._reader.step(self.id))
+    name: str = property(lambda self: self._reader.name(self.id), doc="the name it was recorded under")
+    step: int = property(lambda self: self._reader.step(self.id), doc="the step it belongs to, from 0")
     call: int = property(lambda self: self._reader.call(self.id), doc="which event of this name in its step, from 0")
-    is_tensor: bool = property(lambda self: self._reader.is_tensor(self.id))
+    is_tensor: bool = property(lambda self: self._reader.is_tensor(self.id), doc="whether its value is a tensor")
     writer: str = property(lambda self: self._writer.folder, doc="the folder of the process that wrote it")
-    rank: int = property(lambda self: self._writer.rank)
-    seq: int = property(lambda self: self._record.seq)
-    time_ns: int = property(lambda self: self._record.time_ns)
-    thread: int = property(lambda self: self._record.thread)
-    site: str = property(lambda self: self._record.site, doc="file.py:12")
-    scope: str = property(lambda self: self._record.scope)
-    io: str = property(lambda self: self._record.io)
-    phase: str = property(lambda self: self._record.phase)
-    root: str = property(lambda self: self._record.root)
-    cls: str = property(lambda self: self._record.cls)
-    task: str = property(lambda self: self._record.task)
+    rank: int = property(lambda self: self._writer.rank, doc="the rank of that process")
+    seq: int = property(lambda self: self._record.seq, doc="its number among the events of that process")
+    time_ns: int = property(lambda self: self._record.time_ns, doc="when it was recorded, in ns since 1970")
+    thread: int = property(lambda self: self._record.thread, doc="the thread that recorded it")
+    site: str = property(lambda self: self._record.site, doc="the source line that it was recorded at, file.py:12")
+    scope: str = property(lambda self: self._record.scope, doc="the module or function that it happened in")
+    io: str = property(lambda self: self._record.io, doc="input, output, grad, param, buffer, loss, local ... or empty")
+    phase: str = property(lambda self: self._record.phase, doc="init, forward, backward, optimizer or empty")
+    root: str = property(lambda self: self._record.root, doc="the outermost module, GPT#0")
+    cls: str = property(lambda self: self._record.cls, doc="the class of the module")
+    task: str = property(lambda self: self._record.task, doc="the asyncio task that recorded it")
 
     @property
     def _writer(self) -> _core.WriterInfo:
@@ -93,10 +104,12 @@ class Event:
 
     @property
     def time(self) -> datetime:
+        """When it was recorded, in UTC."""
         return datetime.fromtimestamp(self.time_ns / 1e9, timezone.utc)
 
     @property
     def meta(self) -> dict[str, Any]:
+        """What else was noted of it: the `meta` of `record`, and what probes add (docs/format.md)."""
         return json.loads(self._record.meta) if self._record.meta else {}
 
     @property
@@ -109,6 +122,8 @@ class Event:
         return self._record.value
 
     def tensor(self) -> Tensor:
+        """Its tensor: a view of the bytes in the file. UsageError where it has none, NotFoundError where the bytes are
+        not kept."""
         tensor = self._tensor_record
         return from_bytes(self._reader.bytes(self.id), tensor.dtype, tensor.shape)
 
@@ -119,6 +134,7 @@ class Event:
         return from_bytes(*self._reader.whole(self.id))
 
     def torch(self) -> Any:
+        """Its tensor as a torch tensor, a copy."""
         return self.tensor().torch()
 
     @property
@@ -130,22 +146,27 @@ class Event:
 
     @property
     def dtype(self) -> str | None:
+        """The tensor's type: "float32", "bfloat16" ..."""
         return self._record.tensor.dtype if self.is_tensor else None
 
     @property
     def shape(self) -> tuple[int, ...] | None:
+        """The tensor's shape."""
         return self._record.tensor.shape if self.is_tensor else None
 
     @property
     def device(self) -> str | None:
+        """The device that the tensor was on."""
         return (self._record.tensor.device or "cpu") if self.is_tensor else None
 
     @property
     def fingerprint(self) -> str | None:
+        """XXH3-128 of the tensor's bytes, 32 hex digits: equal ones are equal tensors."""
         return self._record.tensor.fingerprint if self.is_tensor else None
 
     @property
     def stats(self) -> Stats | None:
+        """Statistics of the tensor's elements, also where its bytes were not kept."""
         return Stats(**self._record.tensor.stats) if self.is_tensor else None
 
     @property
@@ -169,7 +190,7 @@ class Event:
 
 
 class Recording:
-    """A run that was read. `run["name", step, call]` gives a value; fewer indices the latest one.
+    """A run that is read, as `tenscope.open` gives it: `run["name", step, call]`; fewer indices mean the latest value.
 
     Steps count from 0; a negative step counts from the last one back, and a slice of steps gives them stacked. Where
     several ranks recorded a name the lowest answers: `run.rank(2)["name"]` asks another. Of a tensor that is spread
@@ -186,6 +207,7 @@ class Recording:
 
     @property
     def path(self) -> Path:
+        """The run's folder."""
         return self._reader.path
 
     @property
@@ -210,10 +232,12 @@ class Recording:
 
     @property
     def writers(self) -> list[_core.WriterInfo]:
+        """The processes that recorded it: folder, rank, how each ended."""
         return [w for w in self._reader.writers if self._rank in (None, w.rank)]
 
     @property
     def ranks(self) -> list[int]:
+        """The ranks that recorded it."""
         return sorted({writer.rank for writer in self.writers})
 
     @property
