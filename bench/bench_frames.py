@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
-
 import tenscope
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

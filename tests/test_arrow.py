@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tenscope
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-import tenscope
 
 pa = pytest.importorskip("pyarrow")
 
@@ -160,8 +159,8 @@ def test_other_layouts_of_text_may_be_asked_for(much):
     for kind in (pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
         schema = pa.schema([f.with_type(kind) if f.type == pa.string() else f for f in plain.schema])
         table = pa.RecordBatchReader.from_stream(much, schema=schema).read_all()
-        table.validate(full=True)
-        assert table.schema.field("name").type == kind and rows_of(table) == rows_of(plain)
+        assert table.schema.field("name").type == kind
+        check(table, much)
     fewer = pa.schema(list(plain.schema)[:-1])
     with pytest.raises(tenscope.UsageError, match="36 columns, and events have 37"):
         much.__arrow_c_stream__(fewer.__arrow_c_schema__())
@@ -183,11 +182,11 @@ def test_polars(much):
 def test_duckdb(much):
     duckdb = pytest.importorskip("duckdb")
     run = much
-    assert duckdb.sql("select count(*) from run").fetchone() == (len(run),)
+    assert duckdb.sql("select count(*) from run").fetchall() == [(len(run),)]
     found = duckdb.sql("select step, nan + pos_inf + neg_inf from run where name = 'bad' order by step").fetchall()
     assert found == [(0, 3), (1, 3), (2, 3)]
-    joined = duckdb.sql("select count(*) from run a join run b using (writer, seq)").fetchone()
-    assert joined == (len(run),)
+    joined = duckdb.sql("select count(*) from run a join run b using (writer, seq)").fetchall()
+    assert joined == [(len(run),)]
     check(pa.table(duckdb.sql("select * from run order by writer, seq").to_arrow_table()).cast(pa.schema(run)), run)
 
 
@@ -202,18 +201,18 @@ def test_pandas_from_arrow(much):
 def frame_of_events(run):
     """run.frame() as its documentation says it, built from events one by one."""
     pandas = pytest.importorskip("pandas")
-    columns = ["rank", "writer", "seq", "time", "step", "call", "kind", "name", "value", "dtype", "shape"]
-    columns += [*STATISTICS, *COUNTS, "fingerprint", "io", "scope", "phase", "root", "cls", "site", "thread", "task"]
+    before = ["rank", "writer", "seq", "time", "step", "call", "kind", "name", "value", "dtype", "shape"]
+    behind = ["fingerprint", "io", "scope", "phase", "root", "cls", "site", "thread", "task"]
     rows = []
     for event in run:
-        row = {name: getattr(event, name) for name in columns if hasattr(event, name) and name not in ("value", "time")}
+        row = {name: getattr(event, name) for name in (*before, *behind) if name not in ("value", "time")}
         row["time"] = event.time_ns
-        row["value"] = event.value if not event.is_tensor else None
+        row["value"] = None if event.is_tensor else event.value
         if event.is_tensor and event.shape == () and not event.dtype.startswith("complex"):
             row["value"] = event.value.numpy().item()
-        row |= {n: None if event.stats is None else getattr(event.stats, n) for n in (*STATISTICS, *COUNTS)}
+        row |= {n: math.nan if event.stats is None else getattr(event.stats, n) for n in (*STATISTICS, *COUNTS)}
         rows.append(row)
-    frame = pandas.DataFrame(rows, columns=columns)
+    frame = pandas.DataFrame(rows, columns=[*before, *STATISTICS, *COUNTS, *behind])
     frame["time"] = pandas.to_datetime(frame["time"], unit="ns", utc=True)
     return frame.astype(dict.fromkeys(("min", "max", "abs_max"), float))
 
@@ -245,7 +244,7 @@ def test_a_running_run_is_read_as_it_stood(tmp_path):
         back = tenscope.open(run.path)
         stream = pa.RecordBatchReader.from_stream(back)
         run.record("x", 2)
-        assert stream.read_all()["value"].to_pylist() == [1]
+        assert stream.read_all()["value"].drop_null().to_pylist() == [1]
 
 
 def test_a_crashed_run(tmp_path):
@@ -271,6 +270,8 @@ def test_a_damaged_run_gives_what_is_whole(tmp_path):
     damaged = tenscope.open(run.path)
     assert damaged.problems and len(damaged) == len(lines) - 1
     check(pa.table(damaged), damaged)
+    told = [export(run.path, tmp_path / f"events{ending}").stderr for ending in (".parquet", ".csv")]
+    assert told[0] == told[1] and told[0].startswith("tenscope: the run is damaged in 1 place, shown is what is whole")
 
 
 def test_a_journal_that_changes_behind_the_readers_back_is_an_error(tmp_path):
@@ -333,7 +334,7 @@ def test_a_table_outlives_its_recording(tmp_path):
     table = make()
     gc.collect()
     table.validate(full=True)
-    assert table["name"][0].as_py() == "loss"
+    assert "loss" in table["name"].to_pylist()
 
 
 VALUES = st.one_of(
@@ -349,7 +350,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVENTS)
 def test_random_recordings(tmp_path, events):
     with tenscope.Run(tmp_path, metadata=False) as run:
@@ -360,7 +361,7 @@ def test_random_recordings(tmp_path, events):
     back = tenscope.open(run.path)
     check(pa.table(back), back)
     pandas = pytest.importorskip("pandas")
-    pandas.testing.assert_frame_equal(back.frame(), frame_of_events(back), check_dtype=bool(events))
+    pandas.testing.assert_frame_equal(back.frame(), frame_of_events(back), check_dtype=len(back) > 0)
 
 
 # Files
@@ -425,7 +426,7 @@ def test_pandas_and_duckdb_read_the_csv(much, tmp_path):
     assert (frame.time == pa.table(much)["time"].to_pandas()).all() and len(frame) == len(much)
     found = duckdb.sql(f"select text from '{file}' where name = 'text'").fetchall()
     assert found[0][0] == ODD["text"]
-    assert duckdb.sql(f"select count(*) from '{file}'").fetchone() == (len(much),)
+    assert duckdb.sql(f"select count(*) from '{file}'").fetchall() == [(len(much),)]
 
 
 def test_filters(much, tmp_path):
@@ -441,7 +442,7 @@ def test_filters(much, tmp_path):
 
 
 def test_mistakes(much, tmp_path):
-    assert "did you mean loss" in export(much.path, tmp_path / "a.csv", "--name", "los", check=2).stderr
+    assert "did you mean 'loss'" in export(much.path, tmp_path / "a.csv", "--name", "los", check=2).stderr
     assert "no event matches" in export(much.path, tmp_path / "a.parquet", "--step", 99, check=2).stderr
     assert ".parquet" in export(much.path, tmp_path / "a.xlsx", check=2).stderr
     assert "needs a file" in export(much.path, check=2).stderr

@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-
 import tenscope
 
 pytest.importorskip("tensorboard")
@@ -202,7 +201,7 @@ def test_steps_that_go_back_lose_no_point(tmp_path):
 
 
 def test_mistakes(run, tmp_path):
-    assert "did you mean loss" in export(run, tmp_path, "--name", "los", check=2).stderr
+    assert "did you mean 'loss'" in export(run, tmp_path, "--name", "los", check=2).stderr
     assert "either" in export(run, tmp_path, "a.npz", check=2).stderr
     assert "--stat" in export(run, tmp_path, "--stat", "median", check=2).stderr
     assert not list(tmp_path.iterdir())

@@ -47,8 +47,7 @@ nb::object arrow_stream(std::shared_ptr<Reader> reader, std::string name, std::o
     if (schema == nullptr) throw nb::python_error();
   }
   const Query query{.name = std::move(name), .call = call, .rank = rank};
-  std::vector<EventId> events =
-      arrow::find_events(*reader, query, begin.value_or(INT64_MIN), end.value_or(INT64_MAX));
+  std::vector<EventId> events = arrow::find_events(*reader, query, begin.value_or(INT64_MIN), end.value_or(INT64_MAX));
   return capsule_of<ArrowArrayStream, kStreamName>(arrow::event_stream(std::move(reader), std::move(events), schema));
 }
 

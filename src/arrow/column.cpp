@@ -34,6 +34,25 @@ std::int32_t code_of(Codes& codes, std::string_view text) {
   return place->second;
 }
 
+class Reserve {
+ public:
+  explicit Reserve(std::size_t rows) : rows_(rows) {}
+  template <class Number>
+  void operator()(std::vector<Number>& values) const {
+    values.reserve(rows_);
+  }
+  template <class Offset>
+  void operator()(Texts<Offset>& texts) const {
+    texts.ends.reserve(rows_ + 1);
+  }
+  void operator()(Bits& bits) const { bits.bytes.reserve(rows_ / 8 + 1); }
+  void operator()(Codes& codes) const { codes.codes.reserve(rows_); }
+  void operator()(Shapes& shapes) const { shapes.ends.reserve(rows_ + 1); }
+
+ private:
+  std::size_t rows_;
+};
+
 // What stands in a column where there is nothing: it is never looked at.
 struct AddNothing {
   template <class Number>
@@ -62,6 +81,11 @@ template struct Texts<std::int32_t>;
 template struct Texts<std::int64_t>;
 
 Column::Column(Type type, TextLayout layout) : data_(empty_data(type, layout)) {}
+
+void Column::reserve(std::size_t rows) {
+  std::visit(Reserve(rows), data_);
+  valid_.bytes.reserve(rows / 8 + 1);
+}
 
 void Column::add_null() {
   std::visit(AddNothing(), data_);
@@ -95,7 +119,6 @@ void Column::add_text(std::string_view text) {
   else
     std::get<Texts<std::int64_t>>(data_).add(text);
   valid_.add(true);
-  text_bytes_ += text.size();
 }
 
 void Column::add_shape(std::span<const std::int64_t> shape) {

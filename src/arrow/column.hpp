@@ -63,6 +63,7 @@ class Column {
                             Texts<std::int32_t>, Texts<std::int64_t>, Codes, Shapes>;
 
   Column(Type type, TextLayout layout);
+  void reserve(std::size_t rows);
 
   // One of these for each row, the one that fits the type.
   void add_null();
@@ -76,15 +77,13 @@ class Column {
   const Bits& valid() const noexcept { return valid_; }
   bool is_null(std::size_t row) const { return !valid_[row]; }
   std::int64_t null_count() const noexcept { return null_count_; }
-  std::string_view text(std::size_t row) const;                   // of any layout
+  std::string_view text(std::size_t row) const;  // of any layout
   std::span<const std::int64_t> shape(std::size_t row) const;
-  std::size_t text_bytes() const noexcept { return text_bytes_; }  // that were added
 
  private:
   Data data_;
   Bits valid_;
   std::int64_t null_count_ = 0;
-  std::size_t text_bytes_ = 0;
 };
 
 }  // namespace tenscope::arrow

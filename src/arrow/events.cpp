@@ -18,6 +18,12 @@ constexpr std::size_t kMostTextBytes = std::size_t{64} << 20;
 
 constexpr std::int64_t kLargestExact = std::int64_t{1} << 53;  // a double holds every integer up to it
 
+std::size_t text_bytes_of(const Event& event) {
+  const auto* text = std::get_if<std::string>(&event.value);
+  return event.name.size() + event.site.size() + event.scope.size() + event.root.size() + event.cls.size() +
+         event.task.size() + event.meta.size() + (text != nullptr ? text->size() : 0);
+}
+
 bool is_number_without_axes(const TensorRecord& tensor) {
   return tensor.shape.empty() && kind_of(tensor.dtype) != DTypeKind::Complex;
 }
@@ -70,19 +76,19 @@ void fill_shape(Column& column, const EventRow& row) {
 
 void add_word(Column& column, std::string_view word) { word.empty() ? column.add_null() : column.add_text(word); }
 
-template <std::string Event::*kMember>
+template <std::string Event::* kMember>
 void fill_word(Column& column, const EventRow& row) {
   add_word(column, row.event.*kMember);
 }
 
 // Of the finite elements: nothing where there is none.
-template <double Stats::*kMember>
+template <double Stats::* kMember>
 void fill_statistic(Column& column, const EventRow& row) {
   const double value = row.tensor != nullptr ? row.tensor->stats.*kMember : std::nan("");
   std::isnan(value) ? column.add_null() : column.add_double(value);
 }
 
-template <std::int64_t Stats::*kMember>
+template <std::int64_t Stats::* kMember>
 void fill_count(Column& column, const EventRow& row) {
   row.tensor != nullptr ? column.add_int(row.tensor->stats.*kMember) : column.add_null();
 }
@@ -148,15 +154,16 @@ EventBatches::~EventBatches() { is_stopped_ = true; }
 Batch EventBatches::make(std::size_t begin, std::size_t end) const {
   const std::span<const EventField> fields = event_fields();
   Batch batch;
-  for (std::size_t i = 0; i < fields.size(); ++i) batch.columns.emplace_back(fields[i].type, layouts_[i]);
+  batch.columns.reserve(fields.size());
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    batch.columns.emplace_back(fields[i].type, layouts_[i]).reserve(end - begin);
   std::size_t text_bytes = 0;
   for (std::size_t i = begin; i < end && text_bytes < kMostTextBytes && !is_stopped_; ++i) {
     const Event event = reader_->event(events_[i]);
     const EventRow row{event, reader_->writers()[reader_->writer_index(events_[i])],
                        std::get_if<TensorRecord>(&event.value)};
     for (std::size_t column = 0; column < fields.size(); ++column) fields[column].fill(batch.columns[column], row);
-    text_bytes = 0;
-    for (const Column& column : batch.columns) text_bytes += column.text_bytes();
+    text_bytes += text_bytes_of(event);
     ++batch.rows;
   }
   return batch;

@@ -13,8 +13,8 @@
 #include "arrow/column.hpp"
 #include "tenscope/reader.hpp"
 
-// Overview: the events of a run as a table, a row each, made of batches of bounded size. docs/frames.md says what stands
-// in which column.
+// Overview: the events of a run as a table, a row each, made of batches of bounded size. docs/frames.md says what
+// stands in which column.
 namespace tenscope::arrow {
 
 struct EventRow {

@@ -39,6 +39,7 @@ class Children {
   }
   Struct** pointers() { return pointers_.data(); }
   std::int64_t size() const { return static_cast<std::int64_t>(pointers_.size()); }
+
  private:
   std::vector<std::unique_ptr<Struct>> children_;
   std::vector<Struct*> pointers_;

@@ -89,7 +89,8 @@ constexpr Command kCommands[] = {
      prepare_verify, true},
     {"repair", "Look after", "Seal what a crash left open",
      "  tenscope repair runs/20261115_201530 && tenscope verify runs/20261115_201530", prepare_repair},
-    {"export", "Look after", "Write tensors to .npy, .npz, .safetensors or .h5, events to a table, curves to TensorBoard",
+    {"export", "Look after",
+     "Write tensors to .npy, .npz, .safetensors or .h5, events to a table, curves to TensorBoard",
      "  tenscope export runs q.npy --name blocks.0.attn.q --step 3\n"
      "  tenscope export runs all.npz\n"
      "  tenscope export runs attn.safetensors --name 'blocks.*.attn.*' --step 2:5\n"

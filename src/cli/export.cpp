@@ -182,9 +182,10 @@ std::vector<fs::path> write_files(const Reader& reader, const std::vector<Select
   if (!extension.empty() && !fs::is_directory(out)) {
     throw Error(
         ErrorCode::InvalidArgument,
-        fmt::format("cannot export to '{}': .npy, .npz, .safetensors, .h5, .parquet, .arrow, .feather, .csv or a folder "
-                    "is needed",
-                    out.string()));
+        fmt::format(
+            "cannot export to '{}': .npy, .npz, .safetensors, .h5, .parquet, .arrow, .feather, .csv or a folder "
+            "is needed",
+            out.string()));
   }
   fs::create_directories(out);
   std::vector<fs::path> files;
@@ -241,25 +242,35 @@ void check_that_any(const ExportOptions& options, const Reader& reader, const st
   throw Error(ErrorCode::NotFound, fmt::format("no event matches: {}", reader.path().string()));
 }
 
-void export_events(const ExportOptions& options, Reader reader, const Output& output) {
+// As Python has it, which opens the run, warns of its problems, and writes nothing where nothing matches.
+std::size_t write_by_python(const ExportOptions& options, StepRange steps) {
+  std::vector<std::string> words = {find_run(options.run).string(), options.out};
+  if (!options.name.empty()) words.push_back("--name=" + options.name);
+  if (steps.begin != INT64_MIN) words.push_back(fmt::format("--begin={}", steps.begin));
+  if (steps.end != INT64_MAX) words.push_back(fmt::format("--end={}", steps.end));
+  if (options.call) words.push_back(fmt::format("--call={}", *options.call));
+  if (options.rank) words.push_back(fmt::format("--rank={}", *options.rank));
+  const std::size_t rows = export_by_python(words);
+  if (rows == 0) check_that_any(options, open_run(options.run), {});
+  return rows;
+}
+
+std::size_t write_csv(const ExportOptions& options, StepRange steps) {
+  const auto reader = std::make_shared<const Reader>(open_run(options.run));
+  warn_of_problems(*reader);
+  std::vector<EventId> events = arrow::find_events(*reader, options.query(), steps.begin, steps.end);
+  check_that_any(options, *reader, events);
+  const std::size_t rows = events.size();
+  export_csv(reader, std::move(events), options.out);
+  return rows;
+}
+
+void export_events(const ExportOptions& options, const Output& output) {
+  std::optional<Progress> progress(std::in_place, output.progress, "writing");
+  const bool is_csv = fs::path(options.out).extension() == ".csv";
   const StepRange steps = options.step_range();
-  std::vector<EventId> events = arrow::find_events(reader, options.query(), steps.begin, steps.end);
-  check_that_any(options, reader, events);
-  std::size_t rows = events.size();
-  {
-    const Progress progress(output.progress, "writing");
-    if (fs::path(options.out).extension() == ".csv") {
-      export_csv(std::make_shared<const Reader>(std::move(reader)), std::move(events), options.out);
-    } else {
-      std::vector<std::string> words = {fs::absolute(reader.path()).string(), options.out};
-      if (!options.name.empty()) words.push_back("--name=" + options.name);
-      if (steps.begin != INT64_MIN) words.push_back(fmt::format("--begin={}", steps.begin));
-      if (steps.end != INT64_MAX) words.push_back(fmt::format("--end={}", steps.end));
-      if (options.call) words.push_back(fmt::format("--call={}", *options.call));
-      if (options.rank) words.push_back(fmt::format("--rank={}", *options.rank));
-      rows = export_by_python(words);
-    }
-  }
+  const std::size_t rows = is_csv ? write_csv(options, steps) : write_by_python(options, steps);
+  progress.reset();
   if (output.json) {
     std::string text;
     JsonWriter json(text);
@@ -304,7 +315,8 @@ Action prepare_export(CLI::App& app) {
   app.add_option("out", options->out,
                  "Tensors: a file (.npy, .npz, .safetensors, .h5), or a folder for .npy files. Events, a row each: "
                  ".parquet, .arrow, .feather (by Python's pyarrow) or .csv");
-  app.add_option("--tensorboard", options->tensorboard.folder, "Scalars and histograms into this folder, for TensorBoard");
+  app.add_option("--tensorboard", options->tensorboard.folder,
+                 "Scalars and histograms into this folder, for TensorBoard");
   app.add_option("--name", options->name, "Only names that match this pattern");
   app.add_option("--step", options->steps, "A step, or a range of steps like 2:5");
   app.add_option("--call", options->call, "Only this call of each step");
@@ -321,14 +333,13 @@ Action prepare_export(CLI::App& app) {
     if (options->out.empty() != is_tensorboard)
       throw Error(ErrorCode::InvalidArgument, is_tensorboard ? "export writes either to a file or for --tensorboard"
                                                              : "export needs a file to write to, or --tensorboard");
-    Reader reader = open_run(options->run);
+    if (!is_tensorboard && is_table_format(options->out)) {
+      export_events(*options, output);
+      return kFine;
+    }
+    const Reader reader = open_run(options->run);
     warn_of_problems(reader);
-    if (is_tensorboard)
-      export_charts(*options, reader, output);
-    else if (is_table_format(options->out))
-      export_events(*options, std::move(reader), output);
-    else
-      export_tensors(*options, reader, output);
+    is_tensorboard ? export_charts(*options, reader, output) : export_tensors(*options, reader, output);
     return kFine;
   };
 }

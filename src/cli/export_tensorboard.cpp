@@ -18,8 +18,8 @@
 
 // Overview: what becomes a chart, so that nobody drowns in them. Numbers and tensors of one element are scalars under
 // their own name. Of other tensors there is a scalar for each statistic asked for, `std/<name>`, so that a page has a
-// section for each statistic, and a histogram where the bytes were kept. A tensor that comes once is no curve, and has a
-// histogram only. The axis is the step; of what comes several times, in one step only, it is the call.
+// section for each statistic, and a histogram where the bytes were kept. A tensor that comes once is no curve, and has
+// a histogram only. The axis is the step; of what comes several times, in one step only, it is the call.
 
 namespace tenscope::cli {
 namespace {
@@ -38,7 +38,7 @@ bool is_value(const Reader& reader, EventId id) {
   return reader.kind(id) == EventKind::Value || reader.kind(id) == EventKind::Change;
 }
 
-double seconds(std::int64_t time_ns) { return static_cast<double>(time_ns) * 1e-9; }
+double seconds(std::int64_t time_ns) { return static_cast<double>(time_ns) / 1e9; }
 
 // The events of one writer, in the order of the axis: TensorBoard drops points when an axis goes back.
 std::vector<Point> points_of(const Reader& reader, std::span<const EventId> events) {

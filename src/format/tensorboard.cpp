@@ -5,8 +5,9 @@
 
 #include "format/crc32c.hpp"
 
-// Overview: a TFRecord is the length of its data (8 bytes), a checksum of these, the data, a checksum of it. The data is
-// a message of Protocol Buffers, whose numbers of fields stand in tensorboard/compat/proto/event.proto and summary.proto.
+// Overview: a TFRecord is the length of its data (8 bytes), a checksum of these, the data, a checksum of it. The data
+// is a message of Protocol Buffers, whose numbers of fields stand in tensorboard/compat/proto/event.proto and
+// summary.proto.
 namespace tenscope {
 namespace {
 

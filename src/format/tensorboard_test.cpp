@@ -34,7 +34,9 @@ TEST(TensorBoard, a_file_begins_with_its_version) {
   using namespace std::string_literals;
   EXPECT_EQ(bytes.size(), 8 + 4 + 24 + 4u);
   EXPECT_EQ(bytes.substr(0, 8), "\x18\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes.substr(12, 24), "\x09\0\0\0\0\0\0\xf0\x3f\x1a\x0d" "brain.Event:2"s);
+  EXPECT_EQ(bytes.substr(12, 24),
+            "\x09\0\0\0\0\0\0\xf0\x3f\x1a\x0d"
+            "brain.Event:2"s);
 }
 
 }  // namespace

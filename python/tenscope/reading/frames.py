@@ -30,6 +30,7 @@ def frame(batches: list[dict[str, Any]]) -> Any:
         return [word or "" for word in found] if name in _WORDS else found
 
     table = pandas.DataFrame({name: wanted(name) for name in (*_COLUMNS, *_STATISTICS, *_REST)})
+    table["rank"] = table["rank"].astype("int64")
     table["time"] = pandas.to_datetime(table["time"], unit="ns", utc=True)
     return table
 

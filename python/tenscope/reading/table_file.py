@@ -1,7 +1,8 @@
 """The command line's hand for Parquet and Arrow files, which pyarrow writes.
 
-`python -m tenscope.reading.table_file RUN OUT [--name=P] [--begin=N] [--end=N] [--call=N] [--rank=N]` writes a row for
-each event and prints how many these were; in trouble it prints why, and its exit code is 2.
+`python -m tenscope.reading.table_file RUN OUT [--name=P] [--begin=N] [--end=N] [--call=N] [--rank=N]` warns of the run's
+problems, writes a row for each event (nothing where the run has events and none matches) and prints how many these were.
+In trouble it prints why, and its exit code is 2.
 """
 
 from __future__ import annotations
@@ -38,11 +39,15 @@ def write(run: str, out: str, **chosen: Any) -> int:
             f"a {ending} file is written by pyarrow, which {sys.executable} has not: pip install 'tenscope[arrow]' "
             "(or export to .csv, which needs nothing)"
         ) from error
-    events = pyarrow.RecordBatchReader.from_stream(_Events(_core.Reader(run), **chosen))
+    reader = _core.Reader(run)
+    for warning in _core.run_warnings(reader):
+        print(f"tenscope: {warning}", file=sys.stderr)
+    events = pyarrow.RecordBatchReader.from_stream(_Events(reader, **chosen))
     draft = f"{out}.{os.getpid()}.partial"
     try:
         rows = (_write_parquet if out.endswith(".parquet") else _write_ipc)(events, draft)
-        os.replace(draft, out)
+        if rows > 0 or len(reader) == 0:
+            os.replace(draft, out)
     finally:
         if os.path.exists(draft):
             os.remove(draft)
