@@ -1,6 +1,8 @@
-"""A run of 1,000,000 events (a transformer's: eight of ten are tensors) as a table: to Arrow, to pandas and to Parquet, each
-against the same from Python objects, which pandas or pyarrow make into columns, over a tenth of the events. Opening the
-run is part of each time. The best of three rounds, in turn."""
+"""A run of 1,000,000 events (a transformer's: eight of ten are tensors) as a table: to Arrow, to pandas, to Parquet.
+
+Against the same from Python objects, which pandas or pyarrow make into columns, over a tenth of the events, and against
+pyarrow that writes the table from memory. Opening the run is part of each time. The best of three rounds, in turn.
+"""
 
 import json
 import subprocess
@@ -31,13 +33,20 @@ def write_run(folder, count):
             elif i % 10 == 8:
                 event |= {"name": "loss", "step": i // 100, "call": 0, "site": "train.py:41", "value": 1 / (i + 3)}
             else:
-                stats = {"min": -3 - 1 / (i + 7), "max": 3 + 1 / (i + 9), "mean": 1e-3 / (i + 1), "std": 1 + 1 / (i + 11)}
+                stats = {
+                    "min": -3 - 1 / (i + 7),
+                    "max": 3 + 1 / (i + 9),
+                    "mean": 1e-3 / (i + 1),
+                    "std": 1 + 1 / (i + 11),
+                }
                 stats |= {"l2": 256 + 1 / (i + 5), "absmax": 3 + 1 / (i + 9), "zero": i % 17 + 1}
                 block = f"blocks.{i // 10 % 12}.attn"
                 event |= {
                     "name": f"{block}.{'qkvo'[i % 4]}", "step": i // 100, "call": 0, "site": f"model.py:{i % 10 + 20}",
                     "scope": block, "io": "output", "phase": "forward", "root": "GPT#0", "class": "Attention",
-                    "tensor": {"dtype": "bfloat16", "shape": [8, 128, 64], "fp": f"{hash((i, 1)) % 2**128:032x}", "stats": stats},
+                    "tensor": {"dtype": "bfloat16", "shape": [8, 128, 64], "stats": stats,
+                        "fp": f"{hash((i, 1)) % 2**128:032x}",
+                    },
                 }  # fmt: skip
             journal.write(sealed(json.dumps(event, separators=(",", ":"))))
 

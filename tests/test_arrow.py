@@ -99,7 +99,9 @@ def record_much(folder, **options):
     with tenscope.Run(folder, **options) as run:
         for step in range(3):
             run.record("loss", 1 / (step + 1), io="loss")
-            run.record("x", np.arange(6, dtype=np.float32).reshape(2, 3) * step, scope="blocks.0", cls="Block", phase="forward")
+            run.record(
+                "x", np.arange(6, dtype=np.float32).reshape(2, 3) * step, scope="blocks.0", cls="Block", phase="forward"
+            )
             run.record("bad", np.array([np.nan, np.inf, -np.inf, 1.5, 0, 1e-310]))
             run.record("all_bad", np.array([np.nan, np.nan], dtype=np.float16))
             run.record("only_statistics", np.ones(3), values="stats")
@@ -235,7 +237,7 @@ def test_a_run_without_events(tmp_path):
         back = tenscope.open(run.path)
         assert len(back) == 0 and pa.table(back).num_rows == 0 and pa.table(back).schema == pa.schema(back)
         pytest.importorskip("pandas")
-        assert len(back.frame()) == 0 and list(back.frame().columns)[0] == "rank"
+        assert len(back.frame()) == 0 and back.frame().columns[0] == "rank"
 
 
 def test_a_running_run_is_read_as_it_stood(tmp_path):
@@ -322,7 +324,13 @@ def test_nothing_is_left_behind_by_streams(much):
     for _ in range(200):
         use()
     gc.collect()
-    size = sum(buffer.size for column in pa.table(much).columns for chunk in column.chunks for buffer in chunk.buffers() if buffer)
+    size = sum(
+        buffer.size
+        for column in pa.table(much).columns
+        for chunk in column.chunks
+        for buffer in chunk.buffers()
+        if buffer
+    )
     assert pa.total_allocated_bytes() <= arrow_before + 100_000
     assert resident_bytes() - before < 100 * size, "some of 400 tables were kept"
 

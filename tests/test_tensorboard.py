@@ -163,7 +163,9 @@ def test_every_record_has_its_checksums(told):
 
 
 def test_options(run, tmp_path):
-    told = export(run, tmp_path, "--name", "blocks.*", "--step", "1:3", "--stat", "max,absmax", "--no-histograms").stdout
+    told = export(
+        run, tmp_path, "--name", "blocks.*", "--step", "1:3", "--stat", "max,absmax", "--no-histograms"
+    ).stdout
     assert told == f"6 scalars and 0 histograms to {tmp_path}\nnext: tensorboard --logdir {tmp_path}\n"
     board = read(tmp_path / "model")
     assert board.Tags()["histograms"] == []
@@ -185,7 +187,9 @@ def test_ranks_are_runs(tmp_path):
     run = tenscope.open(tmp_path / "r")
     export(run, tmp_path / "board")
     for rank in range(2):
-        assert scalars(read(tmp_path / "board" / "r" / f"rank-{rank}"), "loss") == [(s, s + rank * 10) for s in range(3)]
+        assert scalars(read(tmp_path / "board" / "r" / f"rank-{rank}"), "loss") == [
+            (s, s + rank * 10) for s in range(3)
+        ]
     export(run, tmp_path / "one", "--rank", 1)
     assert scalars(read(tmp_path / "one" / "r"), "loss") == [(0, 10), (1, 11), (2, 12)]
 

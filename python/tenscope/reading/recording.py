@@ -382,7 +382,7 @@ class Recording:
         return frames.frame(_core.event_columns(self._reader, self._rank))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """All events as a stream of Arrow's C interface, which pyarrow, Polars, DuckDB and pandas take (docs/frames.md)."""
+        """All events as a stream of Arrow's C interface, for pyarrow, Polars, DuckDB, pandas (docs/frames.md)."""
         return _core.arrow_stream(self._reader, rank=self._rank, requested=requested_schema)
 
     def __arrow_c_schema__(self) -> object:

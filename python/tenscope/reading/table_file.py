@@ -1,8 +1,8 @@
 """The command line's hand for Parquet and Arrow files, which pyarrow writes.
 
-`python -m tenscope.reading.table_file RUN OUT [--name=P] [--begin=N] [--end=N] [--call=N] [--rank=N]` warns of the run's
-problems, writes a row for each event (nothing where the run has events and none matches) and prints how many these were.
-In trouble it prints why, and its exit code is 2.
+`python -m tenscope.reading.table_file RUN OUT [--name=P] [--begin=N] [--end=N] [--call=N] [--rank=N]` warns of the
+run's problems, writes a row for each event (nothing where the run has events and none matches) and prints how many
+these were. In trouble it prints why, and its exit code is 2.
 """
 
 from __future__ import annotations
