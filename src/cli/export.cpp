@@ -243,7 +243,8 @@ void check_that_any(const ExportOptions& options, const Reader& reader, const st
 }
 
 // As Python has it, which opens the run, warns of its problems, and writes nothing where nothing matches.
-std::size_t write_by_python(const ExportOptions& options, StepRange steps) {
+std::size_t write_by_python(const ExportOptions& options, StepRange steps, const Output& output) {
+  if (!output.url_of(options.run).empty()) open_run(options.run);  // which brings its journals into the mirror
   std::vector<std::string> words = {find_run(options.run).string(), options.out};
   if (!options.name.empty()) words.push_back("--name=" + options.name);
   if (steps.begin != INT64_MIN) words.push_back(fmt::format("--begin={}", steps.begin));
@@ -269,7 +270,7 @@ void export_events(const ExportOptions& options, const Output& output) {
   std::optional<Progress> progress(std::in_place, output.progress, "writing");
   const bool is_csv = fs::path(options.out).extension() == ".csv";
   const StepRange steps = options.step_range();
-  const std::size_t rows = is_csv ? write_csv(options, steps) : write_by_python(options, steps);
+  const std::size_t rows = is_csv ? write_csv(options, steps) : write_by_python(options, steps, output);
   progress.reset();
   if (output.json) {
     std::string text;
