@@ -157,7 +157,8 @@ TensorBoardExport export_tensorboard(const Reader& reader, std::span<const Event
     if (is_value(reader, id)) of_writers[reader.writer_index(id)].push_back(id);
   const auto has_any = [](const std::vector<EventId>& ids) { return !ids.empty(); };
   const auto writers = std::ranges::count_if(of_writers, has_any);
-  const fs::path run = fs::canonical(reader.path()).filename();
+  const std::string url = output.url_of(reader.path().string());
+  const fs::path run = (url.empty() ? fs::canonical(reader.path()) : fs::path(url)).filename();
   TensorBoardExport told;
   Progress progress(output.progress, "writing");
   for (std::size_t writer = 0; writer < of_writers.size(); ++writer) {
