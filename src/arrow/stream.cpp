@@ -33,7 +33,6 @@ class Children {
     for (const auto& child : children_) release_if_held(*child);
   }
   void add(Struct child) {
-    pointers_.reserve(pointers_.size() + 1);
     children_.push_back(std::make_unique<Struct>(child));
     pointers_.push_back(children_.back().get());
   }
