@@ -30,8 +30,8 @@ ONE_PYTHON_IS_ENOUGH = {
     "engines", "engines_random", "executors", "gguf", "graph", "hand_made_parts", "hdf5", "hostile_files", "layouts",
     "layouts_torch", "many_ranks", "object_store", "pipeline_check", "precision", "push", "python_rooms", "rooms",
     "rows", "rows_engine", "rows_truth", "rundiff", "rundiff_rewrites", "rundiff_truth", "rundiff_wild", "shards",
-    "sketch", "stubs", "upgrades_bench", "view_answers", "view_files", "view_hostile", "view_live", "view_page",
-    "view_page_odd", "view_page_tensor", "view_runs", "view_server", "web", "words",
+    "sketch", "stubs", "tensorboard", "upgrades_bench", "view_answers", "view_files", "view_hostile", "view_live",
+    "view_page", "view_page_odd", "view_page_tensor", "view_runs", "view_server", "web", "words",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pytest
 
 DOCS = page_blocks.ROOT / "docs"
 STORIES = [page_blocks.ROOT / "README.md", DOCS / "start.md", *sorted((DOCS / "stories").glob("*.md"))]
-GUIDES = [*sorted(DOCS.glob("from-*.md")), DOCS / "integrations.md", DOCS / "pytest.md"]
+GUIDES = [*sorted(DOCS.glob("from-*.md")), *(DOCS / f"{name}.md" for name in ("frames", "integrations", "pytest"))]
 OLD_NAMES = ("tensor_dumper", "tensortrace", "torchspy", "ttracker", "ztrace")
 
 

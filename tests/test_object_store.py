@@ -136,6 +136,13 @@ def test_the_command_line_reads_urls(s3, tmp_path):
     assert json.loads(tenscope_cli("show", url, "h4", "--json").stdout)["run"] == f"{url}/bad"  # the newest
     tenscope_cli("export", f"{url}/good", tmp_path / "h2.npy", "--name", "h2")
     assert np.array_equal(np.load(tmp_path / "h2.npy"), tensor(2))
+    for ending in (".csv", ".arrow"):
+        ours, theirs = tmp_path / f"ours{ending}", tmp_path / f"theirs{ending}"
+        tenscope_cli("export", good, ours)
+        tenscope_cli("export", f"{url}/good", theirs)
+        assert theirs.read_bytes() == ours.read_bytes()
+    tenscope_cli("export", f"{url}/good", "--tensorboard", tmp_path / "board", "--no-histograms")
+    assert len(list((tmp_path / "board" / "good").iterdir())) == 1
     assert "equal" in tenscope_cli("explain", f"{url}/good:h2", f"{url}/bad:h2").stdout.lower()
     assert f"no module calls to draw; tenscope run and tenscope.trace record them: {url}/good" in (
         tenscope_cli("graph", f"{url}/good", "-o", tmp_path / "graph.json", code=2).stderr

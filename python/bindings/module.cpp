@@ -8,6 +8,7 @@ NB_MODULE(_core, m) {
   init_against(m);
   init_run(m);
   init_reader(m);
+  init_arrow(m);
   init_format(m);
   init_probe(m);
   init_tracer(m);

@@ -11,6 +11,7 @@ void init_errors(nb::module_& m);
 void init_against(nb::module_& m);
 void init_run(nb::module_& m);
 void init_reader(nb::module_& m);
+void init_arrow(nb::module_& m);
 void init_format(nb::module_& m);
 void init_probe(nb::module_& m);
 void init_tracer(nb::module_& m);

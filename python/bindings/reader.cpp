@@ -9,6 +9,7 @@
 
 #include "bindings/live_run.hpp"
 #include "bindings/module.hpp"
+#include "report/run_warnings.hpp"
 #include "store/shards.hpp"
 
 namespace tenscope::python {
@@ -262,6 +263,7 @@ void init_reader(nb::module_& m) {
   m.def(
       "state_text", [](const std::vector<WriterInfo>& writers) { return state_text(writers); }, "writers"_a,
       "How a run stands: running, closed, failed (ValueError), crashed, repaired or empty.");
+  m.def("run_warnings", &report::run_warnings, "reader"_a, "What the command line warns of, a sentence each.");
   m.def("list_runs", &list_runs, "folder"_a, "All runs below a folder, oldest first.");
   m.def("verify", &verify, "run"_a, nb::call_guard<nb::gil_scoped_release>(),
         "Checks every checksum and fingerprint of a run; returns the problems.");

@@ -463,6 +463,9 @@ def state_text(writers: Sequence[WriterInfo]) -> str:
     How a run stands: running, closed, failed (ValueError), crashed, repaired or empty.
     """
 
+def run_warnings(reader: Reader) -> list[str]:
+    """What the command line warns of, a sentence each."""
+
 def list_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
     """All runs below a folder, oldest first."""
 
@@ -471,6 +474,17 @@ def verify(run: str | os.PathLike) -> list[Problem]:
 
 def repair(run: str | os.PathLike) -> list[str]:
     """Seals what a crash left open; returns what it did."""
+
+def arrow_stream(reader: Reader, name: str = '', begin: int | None = None, end: int | None = None, call: int | None = None, rank: int | None = None, requested: object | None = None) -> object:
+    """
+    Events of the steps [begin, end) as a capsule of Arrow's C stream interface.
+    """
+
+def arrow_schema() -> object:
+    """Its schema, as a capsule."""
+
+def event_columns(reader: Reader, rank: int | None = None) -> list[dict[str, Any]]:
+    """The events in batches of columns: arrays of numbers, lists of objects."""
 
 def load_file(path: str, map: bool, verify_checksums: bool, max_inflated_bytes: int) -> object: ...
 

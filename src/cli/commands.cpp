@@ -89,11 +89,15 @@ constexpr Command kCommands[] = {
      prepare_verify, true},
     {"repair", "Look after", "Seal what a crash left open",
      "  tenscope repair runs/20261115_201530 && tenscope verify runs/20261115_201530", prepare_repair},
-    {"export", "Look after", "Write tensors to .npy, .npz, .safetensors or .h5",
+    {"export", "Look after",
+     "Write tensors to .npy, .npz, .safetensors or .h5, events to a table, curves to TensorBoard",
      "  tenscope export runs q.npy --name blocks.0.attn.q --step 3\n"
      "  tenscope export runs all.npz\n"
      "  tenscope export runs attn.safetensors --name 'blocks.*.attn.*' --step 2:5\n"
-     "  tenscope export runs folder/ --step 0",
+     "  tenscope export runs folder/ --step 0\n"
+     "  tenscope export runs events.parquet\n"
+     "  tenscope export runs losses.csv --name 'loss*'\n"
+     "  tenscope export runs --tensorboard tb --name 'blocks.*' --stat std,absmax",
      prepare_export, true},
     {"push", "Look after", "Copy a finished or a running run to an object store, or to wherever fsspec reaches",
      "  tenscope push runs/20261115_201530 s3://bucket/runs/\n"

@@ -7,8 +7,11 @@
 #include <optional>
 #include <set>
 
+#include "arrow/events.hpp"
 #include "cli/commands.hpp"
 #include "cli/export_hdf5.hpp"
+#include "cli/export_table.hpp"
+#include "cli/export_tensorboard.hpp"
 #include "cli/open_run.hpp"
 #include "cli/print.hpp"
 #include "cli/progress.hpp"
@@ -28,6 +31,10 @@ struct ExportOptions {
   std::optional<std::int64_t> call;
   std::optional<int> rank;
   Hdf5Options hdf5;
+  TensorBoardOptions tensorboard;
+
+  Query query() const { return {.name = name, .call = call, .rank = rank}; }
+  StepRange step_range() const { return steps.empty() ? StepRange{} : parse_step_range(steps); }
 };
 
 struct Selected {
@@ -69,12 +76,12 @@ struct Selection {
 
 // Keys are names where each name comes once, else name@step#call, with the writer in front where there are several.
 Selection select(const Reader& reader, const ExportOptions& options) {
-  const StepRange steps = options.steps.empty() ? StepRange{} : parse_step_range(options.steps);
+  const StepRange steps = options.step_range();
   Selection selection;
   std::vector<Selected>& result = selection.items;
   std::set<std::string_view> names;
   std::set<std::size_t> writers;
-  for (const EventId id : reader.find({.name = options.name, .call = options.call, .rank = options.rank})) {
+  for (const EventId id : reader.find(options.query())) {
     if (!is_wanted(reader, id, is_hdf5_format(options.out)) || !steps.contains(reader.step(id))) continue;
     if (const std::string why = why_left_out(reader, id); !why.empty()) {
       ++selection.left_out[why];
@@ -175,7 +182,10 @@ std::vector<fs::path> write_files(const Reader& reader, const std::vector<Select
   if (!extension.empty() && !fs::is_directory(out)) {
     throw Error(
         ErrorCode::InvalidArgument,
-        fmt::format("cannot export to '{}': .npy, .npz, .safetensors, .h5 or a folder is needed", out.string()));
+        fmt::format(
+            "cannot export to '{}': .npy, .npz, .safetensors, .h5, .parquet, .arrow, .feather, .csv or a folder "
+            "is needed",
+            out.string()));
   }
   fs::create_directories(out);
   std::vector<fs::path> files;
@@ -189,41 +199,148 @@ std::vector<fs::path> write_files(const Reader& reader, const std::vector<Select
   return files;
 }
 
+void write_left_out(JsonWriter& json, const std::map<std::string, std::size_t>& left_out) {
+  json.key("left_out").begin_object();
+  for (const auto& [why, count] : left_out) json.key(why).number(static_cast<std::uint64_t>(count));
+  json.end_object();
+}
+
+void write_texts(JsonWriter& json, std::string_view key, const std::vector<std::string>& texts) {
+  json.key(key).begin_array();
+  for (const std::string& text : texts) json.text(text);
+  json.end_array();
+}
+
+void export_tensors(const ExportOptions& options, const Reader& reader, const Output& output) {
+  const Selection selection = select(reader, options);
+  const std::vector<Selected>& selected = selection.items;
+  std::optional<Progress> progress(std::in_place, output.progress, "writing");
+  const std::vector<fs::path> files = write_files(reader, selected, options.out, options.hdf5);
+  progress.reset();
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    std::vector<std::string> names, keys;
+    for (const fs::path& file : files) names.push_back(file.string());
+    for (const Selected& item : selected) keys.push_back(item.key);
+    json.begin_object();
+    write_texts(json, "files", names);
+    write_texts(json, "keys", keys);
+    write_left_out(json, selection.left_out);
+    json.end_object();
+    print_json(text);
+  } else {
+    const std::string_view what = is_hdf5_format(options.out) ? "value" : "tensor";
+    print("{} {}{} to {}\n", selected.size(), what, selected.size() == 1 ? "" : "s", options.out);
+  }
+}
+
+// A pattern that nothing fits is a mistake; that a run has no events at all is not.
+void check_that_any(const ExportOptions& options, const Reader& reader, const std::vector<EventId>& events) {
+  if (!events.empty() || reader.event_count() == 0) return;
+  if (!options.name.empty() && reader.find({.name = options.name}).empty()) find_name(reader, options.name);
+  throw Error(ErrorCode::NotFound, fmt::format("no event matches: {}", reader.path().string()));
+}
+
+// As Python has it, which opens the run, warns of its problems, and writes nothing where nothing matches.
+std::size_t write_by_python(const ExportOptions& options, StepRange steps, const Output& output) {
+  if (!output.url_of(options.run).empty()) open_run(options.run);  // which brings its journals into the mirror
+  std::vector<std::string> words = {find_run(options.run).string(), options.out};
+  if (!options.name.empty()) words.push_back("--name=" + options.name);
+  if (steps.begin != INT64_MIN) words.push_back(fmt::format("--begin={}", steps.begin));
+  if (steps.end != INT64_MAX) words.push_back(fmt::format("--end={}", steps.end));
+  if (options.call) words.push_back(fmt::format("--call={}", *options.call));
+  if (options.rank) words.push_back(fmt::format("--rank={}", *options.rank));
+  const std::size_t rows = export_by_python(words);
+  if (rows == 0) check_that_any(options, open_run(options.run), {});
+  return rows;
+}
+
+std::size_t write_csv(const ExportOptions& options, StepRange steps) {
+  const auto reader = std::make_shared<const Reader>(open_run(options.run));
+  warn_of_problems(*reader);
+  std::vector<EventId> events = arrow::find_events(*reader, options.query(), steps.begin, steps.end);
+  check_that_any(options, *reader, events);
+  const std::size_t rows = events.size();
+  export_csv(reader, std::move(events), options.out);
+  return rows;
+}
+
+void export_events(const ExportOptions& options, const Output& output) {
+  std::optional<Progress> progress(std::in_place, output.progress, "writing");
+  const bool is_csv = fs::path(options.out).extension() == ".csv";
+  const StepRange steps = options.step_range();
+  const std::size_t rows = is_csv ? write_csv(options, steps) : write_by_python(options, steps, output);
+  progress.reset();
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object();
+    write_texts(json, "files", {options.out});
+    json.key("rows").number(static_cast<std::uint64_t>(rows)).end_object();
+    print_json(text);
+  } else {
+    print("{} event{} to {}\n", rows, rows == 1 ? "" : "s", options.out);
+  }
+}
+
+void export_charts(const ExportOptions& options, const Reader& reader, const Output& output) {
+  const StepRange steps = options.step_range();
+  const std::vector<EventId> events = arrow::find_events(reader, options.query(), steps.begin, steps.end);
+  check_that_any(options, reader, events);
+  const TensorBoardExport told = export_tensorboard(reader, events, options.tensorboard, output);
+  for (const auto& [why, count] : told.left_out) warn("{} value{} left out: {}", count, count == 1 ? "" : "s", why);
+  if (output.json) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object();
+    write_texts(json, "files", told.files);
+    write_texts(json, "scalars", told.scalars);
+    write_texts(json, "histograms", told.histograms);
+    json.key("points").number(static_cast<std::uint64_t>(told.points));
+    write_left_out(json, told.left_out);
+    json.end_object();
+    print_json(text);
+  } else {
+    print("{} scalar{} and {} histogram{} to {}\nnext: tensorboard --logdir {}\n", told.scalars.size(),
+          told.scalars.size() == 1 ? "" : "s", told.histograms.size(), told.histograms.size() == 1 ? "" : "s",
+          options.tensorboard.folder, options.tensorboard.folder);
+  }
+}
+
 }  // namespace
 
 Action prepare_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   app.add_option("run", options->run, "A run, or a folder of runs: then the newest")->required();
-  app.add_option("out", options->out, "A file (.npy, .npz, .safetensors, .h5), or a folder for .npy files")->required();
+  app.add_option("out", options->out,
+                 "Tensors: a file (.npy, .npz, .safetensors, .h5), or a folder for .npy files. Events, a row each: "
+                 ".parquet, .arrow, .feather (by Python's pyarrow) or .csv");
+  app.add_option("--tensorboard", options->tensorboard.folder,
+                 "Scalars and histograms into this folder, for TensorBoard");
   app.add_option("--name", options->name, "Only names that match this pattern");
   app.add_option("--step", options->steps, "A step, or a range of steps like 2:5");
   app.add_option("--call", options->call, "Only this call of each step");
   app.add_option("--rank", options->rank, "Only this rank");
+  app.add_option("--stat", options->tensorboard.statistics, "With --tensorboard: these numbers of tensors")
+      ->check(CLI::IsMember({"mean", "std", "min", "max", "l2", "absmax"}))
+      ->delimiter(',')
+      ->default_str("mean,std,l2");
+  app.add_flag("!--no-histograms", options->tensorboard.has_histograms, "With --tensorboard: scalars only");
   app.add_option("--gzip", options->hdf5.gzip_level, "Compression of a .h5 file, 1 to 9")->check(CLI::Range(0, 9));
   app.add_flag("--shuffle", options->hdf5.shuffle, "Reorder the bytes of a .h5 file, so that they compress better");
   return [options](const Output& output) {
+    const bool is_tensorboard = !options->tensorboard.folder.empty();
+    if (options->out.empty() != is_tensorboard)
+      throw Error(ErrorCode::InvalidArgument, is_tensorboard ? "export writes either to a file or for --tensorboard"
+                                                             : "export needs a file to write to, or --tensorboard");
+    if (!is_tensorboard && is_table_format(options->out)) {
+      export_events(*options, output);
+      return kFine;
+    }
     const Reader reader = open_run(options->run);
     warn_of_problems(reader);
-    const Selection selection = select(reader, *options);
-    const std::vector<Selected>& selected = selection.items;
-    std::optional<Progress> progress(std::in_place, output.progress, "writing");
-    const std::vector<fs::path> files = write_files(reader, selected, options->out, options->hdf5);
-    progress.reset();
-    if (output.json) {
-      std::string text;
-      JsonWriter json(text);
-      json.begin_object().key("files").begin_array();
-      for (const fs::path& file : files) json.text(file.string());
-      json.end_array().key("keys").begin_array();
-      for (const Selected& item : selected) json.text(item.key);
-      json.end_array().key("left_out").begin_object();
-      for (const auto& [why, count] : selection.left_out) json.key(why).number(static_cast<std::uint64_t>(count));
-      json.end_object().end_object();
-      print_json(text);
-    } else {
-      const std::string_view what = is_hdf5_format(options->out) ? "value" : "tensor";
-      print("{} {}{} to {}\n", selected.size(), what, selected.size() == 1 ? "" : "s", options->out);
-    }
+    is_tensorboard ? export_charts(*options, reader, output) : export_tensors(*options, reader, output);
     return kFine;
   };
 }

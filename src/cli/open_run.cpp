@@ -9,6 +9,7 @@
 #include "core/json_writer.hpp"
 #include "core/printable.hpp"
 #include "core/suggest.hpp"
+#include "report/run_warnings.hpp"
 #include "store/writer_groups.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/glob.hpp"
@@ -76,7 +77,7 @@ std::uint64_t size_on_disk(const fs::path& run) {
 
 std::string condition_of(const Reader& reader) {
   std::string text;
-  if (count_damage(reader) > 0) text += ", damaged";
+  if (report::count_damage(reader) > 0) text += ", damaged";
   std::uint64_t events = 0, tensors = 0;
   bool is_exact = true, is_limited = false, has_lost = false;
   for (const Loss& loss : reader.losses()) {
@@ -95,12 +96,6 @@ std::string condition_of(const Reader& reader) {
   return text;
 }
 
-std::size_t count_damage(const Reader& reader) {
-  return static_cast<std::size_t>(
-      std::count_if(reader.problems().begin(), reader.problems().end(),
-                    [](const Problem& problem) { return problem.kind == ProblemKind::Damage; }));
-}
-
 void write_losses(JsonWriter& json, const Reader& reader) {
   json.key("losses").begin_array();
   for (const Loss& loss : reader.losses()) {
@@ -112,27 +107,7 @@ void write_losses(JsonWriter& json, const Reader& reader) {
 }
 
 void warn_of_problems(const Reader& reader) {
-  if (const std::size_t damaged = count_damage(reader); damaged > 0) {
-    const Problem& first = *std::find_if(reader.problems().begin(), reader.problems().end(),
-                                         [](const Problem& problem) { return problem.kind == ProblemKind::Damage; });
-    warn("the run is damaged in {} place{}, shown is what is whole; tenscope verify tells all: {}: {}", damaged,
-         damaged == 1 ? "" : "s", first.reason, first.file.string());
-  }
-  for (const Loss& loss : store::folded_losses(reader)) warn("the run is not complete: {}", to_string(loss));
-  std::vector<std::string> running, crashed;
-  for (const WriterInfo& writer : reader.writers()) {
-    if (writer.running)
-      running.push_back(writer.folder);
-    else if (!writer.closed && !writer.repaired)
-      crashed.push_back(writer.folder);
-  }
-  if (!running.empty())
-    warn("{} {} still being written: shown is what there is so far", store::writers_text(running, reader),
-         running.size() == 1 ? "is" : "are");
-  if (!crashed.empty())
-    warn("{} {} in a crash: {} last events may be missing", store::writers_text(crashed, reader),
-         crashed.size() == 1 ? "ends" : "end", crashed.size() == 1 ? "its" : "their");
-  if (reader.writers().empty()) warn("the run is empty: no process recorded anything");
+  for (const std::string& warning : report::run_warnings(reader)) warn("{}", warning);
 }
 
 std::string losses_hint(const Reader& reader) {

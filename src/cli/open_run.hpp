@@ -28,7 +28,6 @@ std::string find_name(const Reader& reader, const std::string& pattern);
 // What is to be said behind its state: "", ", damaged", ", 15 events lost", ", limited" (a limit of the user's was
 // reached).
 std::string condition_of(const Reader& reader);
-std::size_t count_damage(const Reader& reader);
 void write_losses(JsonWriter& json, const Reader& reader);  // the key "losses"
 // For a message that something is not there: "; rank-0: 15 events were lost: no space". Empty where nothing was lost.
 std::string losses_hint(const Reader& reader);

@@ -16,7 +16,7 @@ import numpy as np
 
 from tenscope import _core, remote
 from tenscope.errors import NotFoundError, UsageError
-from tenscope.reading import page, show
+from tenscope.reading import frames, page, show
 from tenscope.reading.sources import Sources
 from tenscope.reading.tensor import Tensor, from_bytes
 from tenscope.recording.registry import entry_named
@@ -402,8 +402,15 @@ class Recording:
         return stacked[0] if len(ranks) == 1 else stacked
 
     def frame(self) -> Any:
-        """All events as a pandas DataFrame, a row each."""
-        return show.frame(self)
+        """All events as a pandas DataFrame, a row each (docs/frames.md)."""
+        return frames.frame(_core.event_columns(self._reader, self._rank))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """All events as a stream of Arrow's C interface, for pyarrow, Polars, DuckDB, pandas (docs/frames.md)."""
+        return _core.arrow_stream(self._reader, rank=self._rank, requested=requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return _core.arrow_schema()
 
     def __repr__(self) -> str:
         return show.recording_text(self)

@@ -132,32 +132,3 @@ def recording_html(run: Recording) -> str:
         f"<div><p><b>{html.escape(_head(run))}</b></p><table><thead><tr>{cells(_COLUMNS, 'th')}</tr></thead>"
         f"<tbody>{body}</tbody></table>{tail}{f'<ul>{problems}</ul>' if problems else ''}</div>"
     )
-
-
-def _number(event: Event) -> Any:
-    """The number that a tensor without axes is; None of others. Its statistics are of the one element."""
-    stats = event.stats
-    if event.shape != () or event.dtype.startswith("complex"):
-        return None
-    if stats.nan or stats.pos_inf or stats.neg_inf:
-        return math.nan if stats.nan else math.inf if stats.pos_inf else -math.inf
-    return bool(stats.min) if event.dtype == "bool" else int(stats.min) if "int" in event.dtype else stats.min
-
-
-def frame(run: Recording) -> Any:
-    import pandas
-
-    columns = ("rank", "writer", "seq", "time", "step", "call", "kind", "name", "value", "dtype", "shape")
-    told = ("min", "max", "mean", "std", "l2", "abs_max", "nan", "pos_inf", "neg_inf", "zero", "subnormal")
-    rest = ("fingerprint", "io", "scope", "phase", "root", "cls", "site", "thread", "task")
-    rows = []
-    for event in run:
-        stats = event.stats
-        row = {c: getattr(event, c) for c in (*columns, *rest) if c not in ("value", "time")}
-        row["time"] = event.time_ns
-        row["value"] = _number(event) if event.is_tensor else event.value
-        row.update({c: None if stats is None else getattr(stats, c) for c in told})
-        rows.append(row)
-    table = pandas.DataFrame(rows, columns=[*columns, *told, *rest])
-    table["time"] = pandas.to_datetime(table["time"], unit="ns", utc=True)
-    return table
