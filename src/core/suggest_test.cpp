@@ -25,5 +25,10 @@ TEST(Suggest, finds_parts_of_names) {
   EXPECT_EQ(nearest("attn.q", names), std::vector<std::string>{"blocks.0.attn.q"});
 }
 
+TEST(Suggest, finds_what_lies_below_a_name) {
+  const std::vector<std::string> names{"blocks.0.output", "blocks.0.attn.output", "blocks.0.attn.input.0"};
+  EXPECT_EQ(nearest("blocks.0.atn", names, 2), (std::vector<std::string>{names[1], names[2]}));
+}
+
 }  // namespace
 }  // namespace tenscope

@@ -86,7 +86,7 @@ class Measuring:
         """Run again unchanged it gives the same bits (True), or but for rounding; else there is no noise to measure."""
         say(f"running it again, unchanged: {shlex.join(self._program.words[1])}")
         again = self._record(out, "unchanged", ["--stats"], {})
-        _, document = _core.diff_runs(
+        _, document, _ = _core.diff_runs(
             str(self.folder), str(again), map=[], tolerance=None, top=1, strict=False, prefix=True, rows=[], ranks=[],
             progress=None, noise=None,
         )  # fmt: skip
