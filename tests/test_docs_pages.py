@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = [*sorted(path.name for path in DOCS.glob("from-*.md")), "integrations.md", "pytest.md"]
+PAGES = [*sorted(path.name for path in DOCS.glob("from-*.md")), "integrations.md", "notebooks.md", "pytest.md"]
 OLD_NAMES = ("tensor_dumper", "tensortrace", "torchspy", "ttracker", "ztrace")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

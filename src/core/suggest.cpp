@@ -27,6 +27,11 @@ std::string_view upper_levels(std::string_view candidate, std::string_view word)
 }
 
 std::size_t distance(std::string_view word, std::string_view candidate) {
+  constexpr std::string_view kDashes = "--";
+  if (word.starts_with(kDashes) && candidate.starts_with(kDashes)) {  // options: what they share says nothing
+    word.remove_prefix(kDashes.size());
+    candidate.remove_prefix(kDashes.size());
+  }
   std::size_t edits = edit_distance(word, candidate);
   const std::string_view upper = upper_levels(candidate, word);
   if (const std::size_t above = edit_distance(word, upper); upper.size() < candidate.size() && above <= word.size() / 4)

@@ -70,13 +70,6 @@ std::int64_t start_of(const fs::path& run) {
   }
 }
 
-// "; it is a part of the run runs/a", where that is so.
-std::string part_of_run(const fs::path& path) {
-  for (fs::path above = path.parent_path(); above.has_relative_path(); above = above.parent_path())
-    if (is_run(above)) return fmt::format("; it is a part of the run {}", above.string());
-  return "";
-}
-
 // "; did you mean 'runs/a'?": folders beside one that is not there.
 std::string similar_folders(const fs::path& path) {
   const fs::path parent = path.parent_path();
@@ -185,6 +178,12 @@ RunFile read_run_file(const fs::path& run) {
     result.world_size = static_cast<int>(std::clamp<std::int64_t>(world_size, 1, std::numeric_limits<int>::max()));
   result.is_ring = !object["keep"].get_string().get(keep) && keep == "last";
   return result;
+}
+
+std::string part_of_run(const fs::path& path) {
+  for (fs::path above = path.parent_path(); above.has_relative_path(); above = above.parent_path())
+    if (is_run(above)) return fmt::format("; it is a part of the run {}", above.string());
+  return "";
 }
 
 fs::path resolve_run(const fs::path& path) {

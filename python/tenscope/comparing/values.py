@@ -67,6 +67,9 @@ def diff(
     (docs/checkpoints.md) unless a tolerance is given, take ``map`` and ``top``, and give a
     ``tenscope.CheckpointDiff``.
     """
+    for run, other in ((a, b), (b, a)):
+        if _is_run(run) and not _is_run(other) and (not _is_path(other) or os.path.isfile(other)):
+            raise UsageError(f"a run is compared with a run: {_shown(run)} is one, {_shown(other)} is not")
     has_tolerance = (atol, rtol, ulp, equal_nan) != (None, None, None, False)
     is_mapped = bool(run_options.get("map")) and not (_is_run(a) and _is_run(b))
     if _is_path(a) and _is_path(b) and not has_tolerance and (is_mapped or _are_checkpoints(a, b)):
@@ -74,9 +77,6 @@ def diff(
     if _is_run(a) or _is_run(b):
         if has_tolerance:
             raise UsageError("two runs are compared by tolerance=, not by atol, rtol, ulp or equal_nan")
-        for run, other in ((a, b), (b, a)):
-            if not _is_run(other) and not (_is_path(other) and not os.path.isfile(other)):
-                raise UsageError(f"a run is compared with a run: {_shown(run)} is one, {_shown(other)} is not")
         return runs.diff(a, b, **run_options)
     if run_options:
         raise TypeError(f"diff() got options that only two runs take: {', '.join(sorted(run_options))}")
