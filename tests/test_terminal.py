@@ -174,6 +174,17 @@ def test_a_constant_has_one_label(tmp_path):
     assert without_colors(line).startswith("0.25 ┤⠉")
 
 
+def test_very_many_names_are_no_wall(tmp_path):
+    with tenscope.Run(tmp_path, name="run") as run:
+        for i in range(2000):
+            run.record(f"module{i % 37}.part{i}", i)
+    lines = without_colors(on_terminal("ls", tmp_path / "run")).splitlines()
+    assert len(lines) < 510
+    assert lines[-1] == "2000 names in 2000 rows, the first 500 are shown; --all lists each"
+    assert len(on_terminal("ls", tmp_path / "run", "--all").splitlines()) > 2000
+    assert len(program("ls", tmp_path / "run").stdout.splitlines()) > 2000
+
+
 def test_no_verb_is_told_all_of_them():
     text = subprocess.run([tenscope_program()], capture_output=True, text=True)
     assert text.returncode == 2 and text.stdout.startswith("tenscope: the flight recorder") and not text.stderr
