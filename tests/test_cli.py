@@ -3,8 +3,11 @@
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -339,6 +342,45 @@ def test_zsh_completion(run):
     assert {"blocks.0.attn.q", "blocks.0.attn.k"} <= set(zsh_completions("show", run, ""))
     assert zsh_completions("ls", "") == ["files", "-/"]
     assert zsh_completions("export", run, "") == ["files"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_a_real_zsh_completes(run, tmp_path):
+    """As a person has it: the script in a folder of functions, a terminal, and the tabulator."""
+    functions = tmp_path / "functions"
+    functions.mkdir()
+    (functions / "_tenscope").write_text(tenscope("completion", "zsh").stdout)
+    (tmp_path / ".zshrc").write_text(
+        f"PS1='%% '; fpath=({functions} $fpath); path=({Path(tenscope_program()).parent} $path)\n"
+        "autoload -Uz compinit; compinit -u -D; bindkey -e; unsetopt zle_bracketed_paste; print ready\n"
+    )
+    process, terminal = pty.fork()
+    if process == 0:
+        os.environ |= {"ZDOTDIR": str(tmp_path), "TERM": "dumb", "COLUMNS": "200"}
+        os.execvp("zsh", ["zsh", "-i"])
+
+    def until(wanted: str) -> str:
+        seen, end = "", time.monotonic() + 20
+        while wanted not in seen:
+            assert time.monotonic() < end, seen
+            seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", os.read(terminal, 65536).decode())
+        return seen
+
+    until("ready")
+    for typed, completed in (
+        ("tenscope sho", "tenscope show "),
+        ("tenscope help sho", "tenscope help show "),
+        ("tenscope show --sli", "tenscope show --slice "),
+        (f"tenscope show {run} blocks.0.attn.q", "blocks.0.attn.q "),
+        (f"tenscope show --step 1 {run} blocks.0.at", "blocks.0.attn."),
+        (f"tenscope ls {str(run)[:-1]}", f"{run}/"),
+    ):
+        os.write(terminal, f"{typed}\t".encode())
+        until(completed)
+        os.write(terminal, b"\x15")  # the line is emptied
+    os.write(terminal, b"exit\n")
+    os.close(terminal)
+    os.waitpid(process, 0)
 
 
 def test_verify_draws_its_progress_on_a_terminal_only(run):

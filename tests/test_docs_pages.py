@@ -8,7 +8,8 @@ import pytest
 
 DOCS = page_blocks.ROOT / "docs"
 STORIES = [page_blocks.ROOT / "README.md", DOCS / "start.md", *sorted((DOCS / "stories").glob("*.md"))]
-GUIDES = [*sorted(DOCS.glob("from-*.md")), *(DOCS / f"{name}.md" for name in ("frames", "integrations", "pytest"))]
+OTHERS = (DOCS / f"{name}.md" for name in ("frames", "integrations", "notebooks", "pytest"))
+GUIDES = [*sorted(DOCS.glob("from-*.md")), *OTHERS]
 OLD_NAMES = ("tensor_dumper", "tensortrace", "torchspy", "ttracker", "ztrace")
 
 

@@ -167,7 +167,7 @@ def test_frame(run):
 def test_repr_and_html(run):
     text, page = repr(run), run._repr_html_()
     assert str(run.path) in text and "blocks.0.q" in text and "1 NaN 1 +Inf" in text and "closed" in text
-    assert "<table>" in page and "blocks.0.q" in page and "1 NaN 1 +Inf" in page
+    assert "<table " in page and "blocks.0.q" in page and "1 NaN 1 +Inf" in page
 
 
 def test_repr_of_an_empty_run(tmp_path):

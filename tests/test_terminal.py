@@ -139,6 +139,65 @@ def test_nothing_in_a_name_reaches_the_terminal(hostile):
     assert "\x1b" not in error
 
 
+def test_no_name_has_a_colour_of_its_own(tmp_path):
+    """Not even one that reports use themselves: what is said of a name is told by the program alone."""
+    red = "esc\x1b[31mred"
+    for name, value in (("good", 1.0), ("bad", np.nan)):
+        with tenscope.Run(tmp_path, name=name) as run:
+            run.record(red, np.array([1.0, value]), site=f"{red}.py:1")
+            run.record(red + "n", value)
+            run.record("after", np.array([value, 2.0]))
+    for words in (["ls"], ["tree"], ["plot"], ["check"], ["show"], ["diff"]):
+        rest = {"plot": ["*n"], "show": ["after"], "diff": [tmp_path / "good"]}.get(words[0], [])
+        text = on_terminal(*words, tmp_path / "bad", *rest)
+        assert "\x1b[" in text and "esc\x1b" not in text, words
+        assert r"esc\x1b[31mred" in text or words[0] == "show", words
+
+
+def test_a_file_diff_has_colours(tmp_path):
+    values = np.arange(6.0)
+    np.savez(tmp_path / "a.npz", w=values, n=values, same=values)
+    np.savez(tmp_path / "b.npz", w=values + 1, n=values * np.nan, same=values)
+    text = on_terminal("diff", tmp_path / "a.npz", tmp_path / "b.npz")
+    assert text.startswith("\x1b[1;31mdifferent: 2 differences in 3 tensors\x1b[0m\n")
+    assert "\n\x1b[1mw\x1b[0m\n  \x1b[31mdifferent: 6 of 6" in text
+    assert "NaN          \x1b[31m0 in a only, 6 in b only\x1b[0m" in text
+    assert "\x1b" not in program("diff", tmp_path / "a.npz", tmp_path / "b.npz", check=1).stdout
+    assert on_terminal("diff", tmp_path / "a.npz", tmp_path / "a.npz").startswith("\x1b[1;32midentical: 3 tensors")
+
+
+def test_a_constant_has_one_label(tmp_path):
+    with tenscope.Run(tmp_path, name="run") as run:
+        for step in range(5):
+            run.record("lr", 0.25, step=step)
+    (line,) = [line for line in on_terminal("show", tmp_path / "run", "lr").splitlines() if "┤" in line]
+    assert without_colors(line).startswith("0.25 ┤⠉")
+
+
+def test_very_many_names_are_no_wall(tmp_path):
+    with tenscope.Run(tmp_path, name="run") as run:
+        for i in range(2000):
+            run.record(f"module{i % 37}.part{i}", i)
+    lines = without_colors(on_terminal("ls", tmp_path / "run")).splitlines()
+    assert len(lines) < 510
+    assert lines[-1] == "2000 names in 2000 rows, the first 500 are shown; --all lists each"
+    assert len(on_terminal("ls", tmp_path / "run", "--all").splitlines()) > 2000
+    assert len(program("ls", tmp_path / "run").stdout.splitlines()) > 2000
+
+
+def test_no_verb_is_told_all_of_them():
+    text = subprocess.run([tenscope_program()], capture_output=True, text=True)
+    assert text.returncode == 2 and text.stdout.startswith("tenscope: the flight recorder") and not text.stderr
+    assert "tenscope --help lists them" in program("frobnicate", check=2).stderr
+
+
+def test_options_get_near_suggestions(model):
+    error = program("show", "--stp", 3, model / "good", "loss", check=2).stderr
+    assert "did you mean '--step'?" in error
+    error = program("show", model / "good", "blocks.3.atn", check=2).stderr
+    assert "did you mean 'blocks.3.attn.qkv.weight'" in error
+
+
 def test_a_pipe_gets_whole_names(hostile):
     assert "x" * 5000 in program("ls", hostile).stdout
 
@@ -222,6 +281,15 @@ def test_an_unreadable_run_does_not_end_the_list(model, tmp_path):
     assert "good" in text and "newer" in text
 
 
+def test_a_part_of_a_run_and_a_broken_one(model, tmp_path):
+    error = program("ls", model / "good" / "rank-0", check=2).stderr
+    assert f"it is a part of the run {model / 'good'}" in error.replace("\n    ", " ")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{bad")
+    told = program("ls", tmp_path / "broken", check=None).stderr
+    assert told.count("run.json:") == 1 and told.count(str(tmp_path)) == 1, told
+
+
 def test_errors_name_the_right_thing(model, tmp_path):
     np.save(tmp_path / "a.npy", np.ones(3))
     for words in ([model / "good", tmp_path / "a.npy"], [tmp_path / "a.npy", model / "good"]):
@@ -241,6 +309,46 @@ def test_wrong_arguments_get_a_sentence(tmp_path):
         assert run.step(np.int64(4)) == 4
     with pytest.raises(tenscope.UsageError, match="max_bytes is a number of bytes"):
         tenscope.Run(tmp_path, max_bytes="a lot")
+
+
+def test_mistakes_in_python_get_a_sentence(model, tmp_path):
+    """Never a signature of C++, an operator's complaint or silence; each says what is wanted."""
+    array, good, file = np.ones(3), model / "good", tmp_path / "a.npy"
+    np.save(file, array)
+    recording = tenscope.open(good)
+    with tenscope.Run(tmp_path, name="mistakes") as run:
+        for what, wrong, kind in (
+            (lambda: tenscope.step(-1), "an int from 0 on, .* not -1", TypeError),
+            (lambda: run.record(1.0, "loss"), "the name first, .* a name is no float", TypeError),
+            (lambda: run.record(array, "loss"), "a name is no numpy.ndarray", TypeError),
+            (lambda: run.record("x", 1, step="a"), "step is an int, not 'a'", TypeError),
+            (lambda: tenscope.Run(3), "the folder for runs, not 3", TypeError),
+            (lambda: tenscope.Run(tmp_path, rank="0"), "a rank is a number", ValueError),
+            (lambda: tenscope.watch("x", depth="2"), "depth is a number, 0 or more, not '2'", TypeError),
+            (lambda: tenscope.watch("x", max_changes=-1), "max_changes is a number, 0 or more", TypeError),
+            (lambda: tenscope.tree(3), "a function, a class or a module, not 3", TypeError),
+            (lambda: tenscope.open(3), "the folder of a run, or of runs, not 3", TypeError),
+            (lambda: tenscope.open(file), "this is a file: ", KeyError),
+            (lambda: tenscope.open(good / "rank-0"), "it is a part of the run ", KeyError),
+            (lambda: tenscope.open(model / "god"), "did you mean '.*good'", KeyError),
+            (lambda: recording["loss", "a"], "a step is an int, not 'a'", TypeError),
+            (lambda: recording["loss", 1.0], "a step is an int, not 1.0", TypeError),
+            (lambda: recording["loss", 1, "b"], "a call is an int, not 'b'", TypeError),
+            (lambda: recording["blocks.3.atn"], r"did you mean blocks\.3\.attn\.qkv", KeyError),
+            (lambda: recording.find("loss", step="a"), "a step is an int", TypeError),
+            (lambda: recording.names(3), "a pattern of names is text, not 3", TypeError),
+            (lambda: tenscope.compare(1.0, 1.0, atol="x"), "a tolerance is a number, not 'x'", TypeError),
+            (lambda: tenscope.diff(good, file), "is one, .*a.npy, a file, is not", ValueError),
+            (lambda: tenscope.diff(array, good), "is one, the ndarray is not", ValueError),
+            (lambda: tenscope.diff(good, model / "bda"), "did you mean '.*bad'", KeyError),
+            (lambda: tenscope.load(model), "this is a folder; tenscope.open", ValueError),
+            (lambda: tenscope.save({"a": array}, "x.npz"), "the path of a file first, not dict", TypeError),
+        ):
+            with pytest.raises(kind, match=wrong):
+                what()
+    with pytest.warns(tenscope.RecordingWarning, match="recording is off"):
+        off = tenscope.Run(file)
+    assert "off, there is no folder" in repr(off)
 
 
 def test_changes_of_a_name():

@@ -179,3 +179,49 @@ def test_times():
     assert times["x", 2] - times["x", 1] >= 9_000_000
     assert abs(times["t", None] - values(f, "t")[0]) < 5_000_000
     assert [c.time_ns for c in f.changes] == sorted(c.time_ns for c in f.changes) == [c.time_ns for c in f.changes]
+
+
+def test_changes_as_numbers_and_as_a_frame():
+    pandas = pytest.importorskip("pandas")
+
+    @watch("loss", "flag", "count", "w")
+    def train():
+        for count in range(3):
+            loss = np.float32(1 / (count + 1))
+            flag = np.array(count > 1)
+            w = np.arange(3) + count
+        return loss, flag, w
+
+    assert list(train.changes.frame().columns)[:3] == ["name", "old", "new"] and len(train.changes.frame()) == 0
+    train()
+    changes = train.changes
+    assert [float(change.new) for change in changes["loss"]] == [float(np.float32(1 / n)) for n in (1, 2, 3)]
+    assert [change.new.item() for change in changes["flag"]] == [False, True]
+    assert int(changes["flag"][-1].new) == 1
+    with pytest.raises(ValueError, match="only a tensor of one element is a number"):
+        float(changes["w"][0].new)
+    frame = changes.frame()
+    assert len(frame) == len(changes) and isinstance(frame, pandas.DataFrame)
+    of_loss = changes["loss"].frame()
+    assert (
+        list(of_loss.new) == [float(np.float32(1 / n)) for n in (1, 2, 3)]
+        and list(of_loss.old)[1:] == list(of_loss.new)[:-1]
+    )
+    assert list(frame[frame.name == "w"]["mean"]) == [1, 2, 3]
+    assert [change.name for change in changes[:2]] == [changes[0].name, changes[1].name]
+
+
+def test_a_number_without_its_bytes():
+    @watch("x", values="stats")
+    def f():
+        x = np.array(2.5)
+        x = np.array(-7)
+        x = np.array(np.nan)
+        x = np.array(np.inf)
+        return x
+
+    f()
+    numbers = f.changes["x"]
+    assert numbers[0].new.item() == 2.5 and numbers[1].new.item() == -7 and np.isnan(float(numbers[2].new))
+    with pytest.raises(ValueError, match="only statistics were kept"):
+        float(numbers[3].new)

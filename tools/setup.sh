@@ -9,13 +9,13 @@ cd "$(dirname "$0")/.."
 
 PACKAGES=(g++ cmake ninja-build ccache pkg-config git
   libfmt-dev libsimdjson-dev libhwy-dev libxxhash-dev libcli11-dev libdeflate-dev zlib1g-dev libhdf5-dev
-  libboost1.81-dev libgtest-dev libbenchmark-dev graphviz esbuild chromium)
+  libboost1.81-dev libgtest-dev libbenchmark-dev graphviz esbuild chromium zsh)
 BUILD_REQUIREMENTS=("scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.24" ninja)
 TEST_REQUIREMENTS=(numpy safetensors gguf pytest pytest-timeout pytest-xdist hypothesis coverage pysnooper ml_dtypes distributed
   s3fs "moto[s3]" flask flask-cors)
 TABLE_REQUIREMENTS=(pyarrow==26.0.1 polars==2.1.0 duckdb==2.0.0 tensorboard==2.21.0)
 TORCH_REQUIREMENTS=(torch==2.13.0 h5py pandas transformers accelerate pytorch-lightning graphviz)
-WEB_REQUIREMENTS=(deno==2.9.8 playwright==1.65.2)
+WEB_REQUIREMENTS=(deno==2.9.8 playwright==1.65.2 ipykernel==7.4.0 nbclient==0.11.0 nbconvert==7.17.2)
 ENGINE_REQUIREMENTS=(onnx==1.23.2 onnxruntime==1.31.1 onnxscript==0.7.2 jax==0.10.2 flax==0.12.8)
 DOCS_REQUIREMENTS=(mkdocs==1.6.1 mkdocs-material==9.8.1)
 

@@ -10,6 +10,7 @@
 #include "compare/value_diff.hpp"
 #include "format/format.hpp"
 #include "kernels/simd_target.hpp"
+#include "report/value_diff.hpp"
 #include "tenscope/explain.hpp"
 
 namespace {
@@ -110,7 +111,11 @@ void init_compare(nb::module_& m) {
                             diff.entries[0].name.empty();
                    })
       .def(
-          "text", [](const ValueDiff& diff, int top) { return to_text(diff, top); }, nb::arg("top"))
+          "text", [](const ValueDiff& diff, int top) { return report::value_diff_report(diff, top).text(false); },
+          nb::arg("top"))
+      .def(
+          "html", [](const ValueDiff& diff, int top) { return report::value_diff_report(diff, top).html(); },
+          nb::arg("top"))
       .def("json", [](const ValueDiff& diff) {
         std::string text;
         JsonWriter json(text);

@@ -12,6 +12,7 @@
 #include "bindings/module.hpp"
 #include "bindings/object.hpp"
 #include "bindings/recording.hpp"
+#include "bindings/tensor_adapter.hpp"
 #include "compare/against.hpp"
 #include "store/sigterm.hpp"
 
@@ -60,6 +61,10 @@ bool take_name(PyObject* object, Arguments& arguments) {
     if (take_text(object, arguments.info.name)) return true;
     PyErr_Clear();  // lone surrogates
   }
+  if (object == Py_None || PyFloat_Check(object) || is_tensor_like(object))
+    return set_error(PyExc_TypeError,
+                     "record() takes the name first, then the value: record(\"loss\", loss); a name is no " +
+                         std::string(Py_TYPE(object)->tp_name));
   const Ref text = Ref::steal(PyObject_Str(object));
   if (!text) return false;
   arguments.name = utf8(text.get());
@@ -120,8 +125,12 @@ bool take_values(PyObject* object, Values& out) {
 bool take_keyword(std::string_view keyword, PyObject* value, Arguments& arguments) {
   EventInfo& info = arguments.info;
   if (keyword == "kind") return take_kind(value, info.kind);
-  if (keyword == "step") return take_integer(value, info.step);
-  if (keyword == "call") return take_integer(value, info.call);
+  if (keyword == "step" || keyword == "call") {
+    if (take_integer(value, keyword == "step" ? info.step : info.call)) return true;
+    PyErr_Clear();
+    return set_error(PyExc_TypeError,
+                     fmt::format("record: {} is an int, not {}", keyword, utf8(nb::repr(value).ptr())));
+  }
   if (keyword == "site") return arguments.has_site = true, take_text(value, info.site);
   if (keyword == "scope") return take_text(value, info.scope);
   if (keyword == "io" || keyword == "phase") {
@@ -254,11 +263,12 @@ std::optional<std::int64_t> step_number(const nb::object& object) {
   if (object.is_none()) return std::nullopt;
   const Ref index = Ref::steal(PyNumber_Index(object.ptr()));
   std::int64_t number = 0;
-  if (!index || !take_integer(index.get(), number)) {
+  if (!index || !take_integer(index.get(), number) || number < 0) {
     PyErr_Clear();
-    throw nb::type_error(fmt::format("step takes the number of a step, an int, or nothing for the next one: not {}",
-                                     utf8(nb::repr(object).ptr()))
-                             .c_str());
+    throw nb::type_error(
+        fmt::format("step takes the number of a step, an int from 0 on, or nothing for the next one: not {}",
+                    utf8(nb::repr(object).ptr()))
+            .c_str());
   }
   return number;
 }

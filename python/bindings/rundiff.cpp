@@ -27,11 +27,12 @@ using namespace tenscope;
 
 namespace {
 
-using Report = std::pair<std::string, std::string>;  // text, JSON document
-using Noise = std::optional<std::string>;            // as RunDiffOptions::noise
+using Report = std::tuple<std::string, std::string, std::string>;  // text, JSON document, HTML
+using Noise = std::optional<std::string>;                          // as RunDiffOptions::noise
 
 Report report_of(const RunDiff& diff, std::size_t top, bool strict) {
-  return {report::run_diff_text(diff, {.top = top, .strict = strict}), report::run_diff_json(diff)};
+  const report::RunDiffTextOptions options{.top = top, .strict = strict};
+  return {report::run_diff_text(diff, options), report::run_diff_json(diff), report::run_diff_html(diff, options)};
 }
 
 void init_partial_diff(nb::module_& m) {
@@ -179,7 +180,7 @@ void init_rundiff(nb::module_& m) {
       [](const std::string& a, const std::string& b, std::optional<std::int64_t> step, std::optional<int> rank) {
         nb::gil_scoped_release release;
         const OpDiff diff = diff_operations(a, b, {.step = step, .rank = rank});
-        return Report(report::op_diff_text(diff), report::op_diff_json(diff));
+        return std::pair(report::op_diff_text(diff), report::op_diff_json(diff));
       },
       "a"_a, "b"_a, "step"_a.none(), "rank"_a.none());
   m.def(
@@ -187,7 +188,7 @@ void init_rundiff(nb::module_& m) {
       [](const std::string& a, const std::string& b, std::optional<int> rank) {
         nb::gil_scoped_release release;
         const OracleDiff diff = judge_by_oracle(a, b, rank);
-        return Report(report::oracle_text(diff), report::oracle_json(diff));
+        return std::pair(report::oracle_text(diff), report::oracle_json(diff));
       },
       "a"_a, "b"_a, "rank"_a.none());
   m.def(
@@ -203,8 +204,8 @@ void init_rundiff(nb::module_& m) {
         nb::gil_scoped_release release;
         const compare::CheckpointDiff diff =
             compare::diff_checkpoints(a, b, {.map = std::move(map), .on_progress = {}});
-        return std::tuple(report::checkpoint_diff_text(diff, {.top = top, .width = width}),
-                          report::checkpoint_diff_json(diff));
+        const report::Document shown = report::checkpoint_diff_report(diff, top);
+        return Report(shown.text(false, width), report::checkpoint_diff_json(diff), shown.html());
       },
       nb::arg("a"), nb::arg("b"), nb::arg("map"), nb::arg("top"), nb::arg("width"));
 }

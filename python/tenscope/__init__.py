@@ -21,6 +21,7 @@ from tenscope.errors import (
 from tenscope.files import load, save
 from tenscope.lines.tree import tree
 from tenscope.lines.watch import watch, watching
+from tenscope.notebook import kernel as _kernel
 from tenscope.probes.spy import context, spy
 from tenscope.reading.recording import Event, Recording, Stats, open
 from tenscope.reading.tensor import Tensor
@@ -74,6 +75,8 @@ __all__ = [
     "watch",
     "watching",
 ]
+
+_kernel.show_warnings()
 
 _NEEDS_TORCH = {"Hdf5Saver": "hdf5", "check_sync": "sync", "gather": "gather", "trace": "trace"}
 _MODULES = ("compat", "integrations", "jax", "onnx", "testing")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenscope import _core
-from tenscope.errors import CorruptError, Error, UnsupportedError
+from tenscope.errors import CorruptError, Error, UnsupportedError, UsageError
 
 __all__ = ["load", "save"]
 
@@ -34,7 +34,9 @@ def load(
     all checksums of a .pt or .npz. `trust=True` lets Python's pickle load a .pkl, and torch a .pt, of any classes,
     which runs whatever the file says: only for files of your own.
     """
-    name = os.fspath(path)
+    name = _path("load", path)
+    if os.path.isdir(name):
+        raise UsageError(f"cannot read: this is a folder; tenscope.open reads the run in it: {name}")
     if trust and name.lower().endswith(_PICKLES):
         with open(name, "rb") as file:
             return pickle.load(file)
@@ -61,13 +63,19 @@ def save(
     values, arrays and tensors. A .pkl of other classes is written by Python's pickle. `compress` deflates a .npz,
     `metadata` goes into a .safetensors.
     """
-    name = os.fspath(path)
+    name = _path("save", path)
     try:
         _core.save_file(name, value, compress, list((metadata or {}).items()))
     except UnsupportedError:
         if not name.lower().endswith(_PICKLES):
             raise
         _pickle(name, value)
+
+
+def _path(verb: str, path: Any) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"{verb} takes the path of a file first, not {type(path).__name__}")
+    return os.fspath(path)
 
 
 def _pickle(name: str, value: Any) -> None:

@@ -15,6 +15,7 @@
 #include "cli/print.hpp"
 #include "cli/progress.hpp"
 #include "core/json_writer.hpp"
+#include "core/printable.hpp"
 #include "report/style.hpp"
 #include "tenscope/error.hpp"
 
@@ -63,15 +64,8 @@ void print_rules(const Output& output) {
   print_json(text);
 }
 
-// "1,234,567"
-std::string grouped(std::size_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
-  return digits;
-}
-
 std::string counted(std::size_t number, std::string_view noun) {
-  return fmt::format("{} {}{}", grouped(number), noun, number == 1 ? "" : "s");
+  return fmt::format("{} {}{}", grouped(static_cast<std::int64_t>(number)), noun, number == 1 ? "" : "s");
 }
 
 void write_place(JsonWriter& json, const DiffPlace& place) {
@@ -120,20 +114,21 @@ void print_finding(const CheckFinding& finding, const Output& output) {
   const DiffPlace& place = finding.place;
   const bool is_chain = finding.code == "nan" || finding.code == "inf";
   const std::string code = report::toned(finding.code, report::Tone::BoldRed, output.color);
-  print("{}: {}\n  ", code, finding.message);
+  print("{}: {}\n  ", code, printable(finding.message));
   if (!is_chain) print("first at step {}, call {}, ", place.step, place.call);
   print("rank {}", place.rank);
   for (const std::string& detail : {place.phase, place.root, place.site})
-    if (!detail.empty()) print(", {}", detail);
+    if (!detail.empty()) print(", {}", printable(detail));
   print("\n");
   if (finding.count == 1) return;
   const std::size_t others = finding.count - 1;
   if (is_chain)
     print("  and {} after it", counted(others, "tensor"));
   else
-    print("  {} more", grouped(others));
+    print("  {} more", grouped(static_cast<std::int64_t>(others)));
   if (!finding.others.empty())
-    print(": {}{}", fmt::format("{}", fmt::join(finding.others, ", ")), others > finding.others.size() ? ", ..." : "");
+    print(": {}{}", printable(fmt::format("{}", fmt::join(finding.others, ", "))),
+          others > finding.others.size() ? ", ..." : "");
   print("\n");
 }
 
@@ -142,7 +137,8 @@ std::string coverage(const CheckReport& report, bool has_selection) {
   if (has_selection) {
     std::vector<std::string> rules;
     for (const CheckCoverage& rule : report.rules)
-      if (rule.looked_at > 0) rules.push_back(fmt::format("{} by {}", grouped(rule.looked_at), rule.code));
+      if (rule.looked_at > 0)
+        rules.push_back(fmt::format("{} by {}", grouped(static_cast<std::int64_t>(rule.looked_at)), rule.code));
     return fmt::format("{} looked at", fmt::join(rules, ", "));
   }
   std::vector<std::string> parts{counted(report.tensors, "tensor")};
@@ -157,8 +153,8 @@ void print_text(const CheckReport& report, const Output& output, bool has_select
     print_finding(report.findings[i], output);
   if (report.findings.size() > kMostFindings)
     print("and {} (--json lists all)\n", counted(report.findings.size() - kMostFindings, "more finding"));
-  for (const std::string& sentence : report.missing) print("missing: {}\n", sentence);
-  for (const std::string& sentence : report.notes) print("note: {}\n", sentence);
+  for (const std::string& sentence : report.missing) print("missing: {}\n", printable(sentence));
+  for (const std::string& sentence : report.notes) print("note: {}\n", printable(sentence));
   if (has_selection)
     for (const CheckCoverage& rule : report.rules)
       if (rule.looked_at == 0) print("note: {} had nothing to look at\n", rule.code);

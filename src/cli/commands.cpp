@@ -33,7 +33,7 @@ constexpr Command kCommands[] = {
      prepare_tree, true},
     {"check", "Look", "Look a run over: NaN, overflow, dead units, gradients, ranks out of step",
      "  tenscope check runs\n"
-     "  tenscope check runs/20261115_201530 --set exploding-gradient=100 --ignore dead-units\n"
+     "  tenscope check runs --set exploding-gradient=100 --ignore dead-units\n"
      "  tenscope check --rules",
      prepare_check, true},
     {"graph", "Look", "Draw a run's modules and their calls, coloured by time, NaN or how another run differs",
@@ -52,7 +52,7 @@ constexpr Command kCommands[] = {
     {"diff", "Compare",
      "Compare two runs, files or folders of tensors: how and where does the second differ from the first",
      "  tenscope diff runs/good runs/bad\n"
-     "  tenscope diff runs/torch runs/engine --map 'blocks.*=layers.*' --html report.html\n"
+     "  tenscope diff runs/torch runs/jax --map 'blocks.*=layers.*' --html diff.html\n"
      "  tenscope diff runs/ddp --ranks\n"
      "  tenscope diff runs/good runs/bad --dask tcp://node1:8786\n"
      "  tenscope diff a.pt b.npy\n"
@@ -80,8 +80,8 @@ constexpr Command kCommands[] = {
      prepare_map, true},
     {"explain", "Compare", "Say how one tensor follows from another, in words and as a NumPy expression",
      "  tenscope explain a.npy b.npy\n"
-     "  tenscope explain model.safetensors:q_proj.weight model.gguf:blk.0.attn_q.weight\n"
-     "  tenscope explain runs/good:blocks.0.attn.output runs/bad:blocks.0.attn.output --step 3 --json",
+     "  tenscope explain a.safetensors:q_proj.weight b.gguf:blk.0.attn_q.weight\n"
+     "  tenscope explain runs/good:attn.output runs/bad:attn.output --step 3 --json",
      prepare_explain, true},
     {"verify", "Look after", "Check every checksum and fingerprint of a run",
      "  tenscope verify runs/20261115_201530\n"

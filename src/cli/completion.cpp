@@ -11,7 +11,8 @@
 #include "core/printable.hpp"
 
 // The scripts know verbs and options when they are made; run folders and tensor names are asked for as the user types
-// (the latter by `tenscope completion names RUN`).
+// (the latter by `tenscope completion names RUN`). The run is the first word that is a folder or a URL, so that the
+// values of options before it are not taken for it.
 namespace tenscope::cli {
 namespace {
 
@@ -44,13 +45,13 @@ _tenscope() {{
     return
   fi
   for ((i = 2; i < COMP_CWORD; i++)); do
-    [[ ${{COMP_WORDS[i]}} == -* ]] || places+=("${{COMP_WORDS[i]}}")
+    if [[ -d ${{COMP_WORDS[i]}} || ${{COMP_WORDS[i]}} == *://* ]]; then places+=("${{COMP_WORDS[i]}}"); fi
   done
   case ${{COMP_WORDS[1]}} in
     completion) COMPREPLY=($(compgen -W 'bash zsh' -- "$word")); return ;;
     help) COMPREPLY=($(compgen -W '{0}' -- "$word")); return ;;
     show|ls|plot)
-      if ((${{#places[@]}} == 1)) || [[ ${{COMP_WORDS[1]}} == plot && ${{#places[@]}} -gt 1 ]]; then
+      if ((${{#places[@]}})); then
         local IFS=$'\n'
         COMPREPLY=($(compgen -W "$(tenscope completion names "${{places[0]}}" 2>/dev/null)" -- "$word"))
         return
@@ -97,13 +98,13 @@ _tenscope() {{
     return
   fi
   for word in "${{(@)words[3,CURRENT-1]}}"; do
-    [[ $word == -* ]] || places+=("$word")
+    if [[ -d $word || $word == *://* ]]; then places+=("$word"); fi
   done
   case $words[2] in
     completion) compadd bash zsh; return ;;
     help) _describe 'verb' verbs; return ;;
     show|ls|plot)
-      if (($#places == 1)) || [[ $words[2] == plot && $#places -gt 1 ]]; then
+      if (($#places)); then
         names=("${{(@f)$(tenscope completion names "$places[1]" 2>/dev/null)}}")
         compadd -a names
         return

@@ -18,6 +18,7 @@
 #include "compare/value_diff.hpp"
 #include "core/json_writer.hpp"
 #include "report/checkpoint_diff.hpp"
+#include "report/value_diff.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::cli {
@@ -45,7 +46,7 @@ int diff_files(const Options& options, const Output& output) {
     write_json(json, diff);
     print_json(text);
   } else {
-    print_text(to_text(diff, options.top));
+    print_text(report::value_diff_report(diff, options.top).text(output.color, output.width));
   }
   if (diff.trouble > 0) return kTrouble;
   return diff.is_different() ? kDifferent : kFine;
@@ -62,9 +63,8 @@ int diff_weights(const Options& options, const Output& output) {
   if (output.json)
     print_json(report::checkpoint_diff_json(diff));
   else
-    print_text(report::checkpoint_diff_text(
-        diff,
-        {.color = output.color, .top = static_cast<std::size_t>(std::max(options.top, 0)), .width = output.width}));
+    print_text(report::checkpoint_diff_report(diff, static_cast<std::size_t>(std::max(options.top, 0)))
+                   .text(output.color, output.width));
   if (diff.verdict == DiffVerdict::Nothing) return kTrouble;
   return diff.is_different() ? kDifferent : kFine;
 }

@@ -24,6 +24,8 @@ namespace {
 
 using namespace report;
 
+constexpr std::size_t kMostRows = 500;  // on a terminal
+
 struct LsOptions {
   std::string path;
   std::string pattern;
@@ -169,10 +171,14 @@ int list_one(const Reader& reader, const LsOptions& options, const Output& outpu
     print_text("no values were recorded\n");
     return kFine;
   }
-  const std::vector<NameRow> rows = name_rows(summaries, reader, !options.all);
+  std::vector<NameRow> rows = name_rows(summaries, reader, !options.all);
+  const std::size_t count = rows.size();
+  if (!options.all && output.is_fitted && count > kMostRows)
+    rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(kMostRows), rows.end());
   print_text(names_table(rows, reader).text(output.color, output.fitting()));
+  const std::string shown = rows.size() < count ? fmt::format(", the first {} are shown", rows.size()) : "";
   if (rows.size() < summaries.size())
-    print("{}\n", toned(fmt::format("{} names in {} rows; --all lists each", summaries.size(), rows.size()), kFaint,
+    print("{}\n", toned(fmt::format("{} names in {} rows{}; --all lists each", summaries.size(), count, shown), kFaint,
                         output.color));
   return kFine;
 }
@@ -183,7 +189,7 @@ Action prepare_ls(CLI::App& app) {
   auto options = std::make_shared<LsOptions>();
   app.add_option("path", options->path, "A run, or a folder of runs (default: runs/, else this folder)");
   app.add_option("names", options->pattern, "Only names that match this pattern: * and ? stand for anything");
-  app.add_flag("--all", options->all, "A row for each name: layers that repeat are not folded into one");
+  app.add_flag("--all", options->all, "A row for each name: layers that repeat are not folded into one, and none are left out");
   return [options](const Output& output) {
     const auto path = find_run(options->path.empty() ? default_runs() : options->path);
     const auto runs = list_runs(path);

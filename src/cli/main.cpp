@@ -71,7 +71,7 @@ const Command& command_named(std::string_view verb) {
     if (command.name == verb) return command;
     names.emplace_back(command.name);
   }
-  throw Error(ErrorCode::InvalidArgument, fmt::format("there is no verb '{}'{}", verb, did_you_mean(verb, names)));
+  throw Error(ErrorCode::InvalidArgument, fmt::format("there is no verb '{}'{} (tenscope --help lists them)", verb, did_you_mean(verb, names)));
 }
 
 // What is wrong with the words after a verb, and where to look.
@@ -139,7 +139,7 @@ int run(int argc, char** argv, Output& output, UrlWords& urls) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return answer_itself(error, app);
     if (words.empty()) {
-      warn_text("which verb?\n" + app.help());
+      print_text(app.help());
       return kTrouble;
     }
     output.json = wants_json;

@@ -93,7 +93,7 @@ int map_checkpoints(const Options& options, const Output& output) {
   if (output.json)
     print_json(report::checkpoint_diff_json(diff));
   else
-    print_text(report::checkpoint_map_text(diff, {.color = output.color, .width = output.width}));
+    print_text(report::checkpoint_map_report(diff).text(output.color, output.width));
   return diff.paired_a == 0 ? kTrouble : kFine;
 }
 

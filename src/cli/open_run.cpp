@@ -10,6 +10,7 @@
 #include "core/printable.hpp"
 #include "core/suggest.hpp"
 #include "report/run_warnings.hpp"
+#include "store/run_folder.hpp"
 #include "store/writer_groups.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/glob.hpp"
@@ -37,7 +38,7 @@ Reader open_run(const std::string& path) { return Reader(find_run(path)); }
 
 std::vector<fs::path> find_runs(const std::string& path) {
   std::vector<fs::path> runs = list_runs(find_run(path));
-  if (runs.empty()) throw Error(ErrorCode::NotFound, fmt::format("there is no run in '{}'", path));
+  if (runs.empty()) throw Error(ErrorCode::NotFound, fmt::format("there is no run in '{}'{}", path, store::part_of_run(path)));
   return runs;
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/printable.hpp"
 #include "report/layout.hpp"
+#include "report/style.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::cli {
@@ -21,12 +22,14 @@ bool has_color = false;
 std::size_t line_width = 0;  // 0: any
 std::string unfinished;      // a line that goes on
 
-// How much of `text` is a colour, from its beginning on: "\033[1;31m".
+// How much of `text` is one of the colours of reports, from its beginning on: "\033[1;31m".
 std::size_t color_size(std::string_view text) {
-  constexpr std::size_t kLongest = 8;
-  if (!text.starts_with("\033[")) return 0;
-  const std::size_t end = text.substr(0, kLongest).find_first_not_of("0123456789;", 2);
-  return end != text.npos && text[end] == 'm' ? end + 1 : 0;
+  constexpr std::string_view kReset = "\033[0m";
+  if (text.starts_with(kReset)) return kReset.size();
+  for (auto tone = report::Tone::Bold; tone <= report::Tone::BoldYellow;
+       tone = static_cast<report::Tone>(static_cast<int>(tone) + 1))
+    if (text.starts_with(report::tone_code(tone))) return report::tone_code(tone).size();
+  return 0;
 }
 
 // `clean` on all that is no colour.

@@ -101,12 +101,11 @@ TEST(TensorDiff, TheFirstIsTheReference) {
   EXPECT_FALSE(same_values(110.0, 100.0, {.tolerance = {0, 0.095}}));
 }
 
-TEST(TensorDiff, ReportAnswersFirst) {
+TEST(TensorDiff, AnswerInOneLine) {
   const std::vector<float> a{1, 2, 3, 4};
   const std::vector<float> b{1, 2, 3, 5};
   const auto diff = diff_tensors(view(a.data(), {4}), view(b.data(), {4}));
   EXPECT_EQ(summary_line(diff), "different: 1 of 4 elements (25 %) beyond atol 1e-05, rtol 1.3e-06, all of [3]");
-  EXPECT_NE(to_text(diff).find("4.0 became 5.0 at [3]"), std::string::npos);
 }
 
 TEST(ValueDiff, StructureCounts) {

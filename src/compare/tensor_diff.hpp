@@ -103,8 +103,7 @@ std::optional<ElementPair> pair_at(const TensorView& a, const TensorView& b, std
 // One element as text that reads back as the same number: "1.5", "-7", "nan", "(1+2j)".
 std::string element_text(const TensorView& view, std::int64_t flat_index);
 
-std::string summary_line(const TensorDiff& diff);             // the answer in one line
-std::string to_text(const TensorDiff& diff, int indent = 0);  // the answer, then every measure
+std::string summary_line(const TensorDiff& diff);  // the answer; report/value_diff.hpp has every measure
 void write_json(JsonWriter& json, const TensorDiff& diff);
 
 }  // namespace tenscope

@@ -3,67 +3,19 @@
 #include <cmath>
 
 #include "compare/tensor_diff.hpp"
+#include "core/printable.hpp"
 
 namespace tenscope {
 namespace {
-
-std::string grouped(std::int64_t n) {
-  std::string digits = fmt::format("{}", n);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), 1, ',');
-  return digits;
-}
 
 std::string number(double x) { return std::isnan(x) ? "none" : fmt::format("{:.4g}", x); }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-std::string type_text(const TensorDiff& diff) {
-  std::string a = fmt::format("{} {}", to_string(diff.a_dtype), shape_text(diff.a_shape));
-  if (diff.a_dtype == diff.b_dtype && diff.a_shape == diff.b_shape) return a;
-  return fmt::format("{} became {} {}", a, to_string(diff.b_dtype), shape_text(diff.b_shape));
-}
-
 std::string tolerance_text(const TensorDiff& diff) {
   std::string text = fmt::format("atol {:g}, rtol {:g}", diff.tolerance.absolute, diff.tolerance.relative);
   if (diff.max_ulps_allowed) text += fmt::format(", {} ULP", *diff.max_ulps_allowed);
   return text;
-}
-
-std::string pair_text(const ElementPair& pair) {
-  return fmt::format("{} became {} at {}", pair.a, pair.b, shape_text(pair.index));
-}
-
-std::string sides_text(std::int64_t only_a, std::int64_t only_b, std::int64_t both) {
-  std::string text = fmt::format("{} in a only, {} in b only", grouped(only_a), grouped(only_b));
-  if (both > 0) text += fmt::format(", {} in both", grouped(both));
-  return text;
-}
-
-void append_histogram(std::string& out, const TensorDiff& diff, const std::string& margin) {
-  std::int64_t largest = diff.zero_error;
-  int low = kernels::kErrorBins;
-  int high = -1;
-  for (int bin = 0; bin < kernels::kErrorBins; ++bin) {
-    const auto n = diff.error_histogram[static_cast<std::size_t>(bin)];
-    if (n == 0) continue;
-    low = std::min(low, bin);
-    high = bin;
-    largest = std::max(largest, n);
-  }
-  if (high < 0) return;
-  out += margin + "abs error\n";
-  const auto line = [&](const std::string& label, std::int64_t n) {
-    const double share = static_cast<double>(n) / static_cast<double>(largest);
-    const auto width = n == 0 ? 0 : std::max(1, static_cast<int>(std::lround(30 * share)));
-    std::string bar;
-    for (int i = 0; i < width; ++i) bar += "█";
-    out += fmt::format("{}  {:>8} {:>14} {}\n", margin, label, grouped(n), bar);
-  };
-  if (diff.zero_error > 0) line("0", diff.zero_error);
-  for (int bin = low; bin <= high; ++bin) {
-    line(fmt::format("1e{:+03d}", bin + kernels::kErrorBinBase), diff.error_histogram[static_cast<std::size_t>(bin)]);
-  }
 }
 
 void write_number(JsonWriter& json, std::string_view key, double x) {
@@ -106,35 +58,6 @@ std::string summary_line(const TensorDiff& diff) {
   const double percent = 100.0 * static_cast<double>(diff.mismatches) / static_cast<double>(diff.count);
   return fmt::format("different: {} of {} elements ({:.3g} %) beyond {}, {}", grouped(diff.mismatches),
                      grouped(diff.count), percent, tolerance_text(diff), diff.where);
-}
-
-std::string to_text(const TensorDiff& diff, int indent) {
-  const std::string outer(static_cast<std::size_t>(indent), ' ');
-  const std::string margin = outer + "  ";
-  std::string out = outer + summary_line(diff) + "\n";
-  const auto line = [&](std::string_view label, const std::string& text) {
-    out += fmt::format("{}{:<12} {}\n", margin, label, text);
-  };
-  line("tensors", type_text(diff));
-  if (!diff.relation.empty()) line("relation", diff.relation);
-  // Where the words are a formula already, it says nothing more.
-  if (!diff.relation_numpy.empty() && !diff.relation.starts_with("b = ")) line("", diff.relation_numpy);
-  if (!diff.has_elements) return out;
-  if (diff.verdict == Verdict::Identical) return out;
-  if (diff.first) line("first", pair_text(*diff.first));
-  if (diff.worst) line("worst", pair_text(*diff.worst));
-  line("abs error", fmt::format("max {}, mean {}", number(diff.max_abs), number(diff.mean_abs)));
-  line("rel error", fmt::format("max {}, mean {}", number(diff.max_rel), number(diff.mean_rel)));
-  line("as vectors", fmt::format("cosine {:.9g}, relative L2 {}", diff.cosine, number(diff.relative_l2)));
-  if (diff.ulps) {
-    line("ULP", fmt::format("max {}, median {}, p90 {}, p99 {}", diff.ulps->max, diff.ulps->median, diff.ulps->p90,
-                            diff.ulps->p99));
-  }
-  if (diff.nan_only_a + diff.nan_only_b + diff.nan_both > 0)
-    line("NaN", sides_text(diff.nan_only_a, diff.nan_only_b, diff.nan_both));
-  if (diff.inf_only_a + diff.inf_only_b > 0) line("Inf", sides_text(diff.inf_only_a, diff.inf_only_b, 0));
-  append_histogram(out, diff, margin);
-  return out;
 }
 
 void write_json(JsonWriter& json, const TensorDiff& diff) {

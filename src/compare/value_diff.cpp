@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 
+#include "format/value.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/explain.hpp"
 

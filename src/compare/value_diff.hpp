@@ -10,9 +10,10 @@
 
 #include "compare/tensor_diff.hpp"
 #include "core/json_writer.hpp"
-#include "format/value.hpp"
 
 namespace tenscope {
+
+class Value;
 
 // Comparison of trees of values, of files that hold such trees, and of folders of files. Tensors and floats by
 // tolerance, everything else by value, dicts without regard to order; a list is not a tuple. A number equals a tensor
@@ -64,7 +65,6 @@ bool same_values(const Value& a, const Value& b, const kernels::CompareOptions& 
 // A value in a few words: "3.5", "'text'", "float32 [2, 3]", "dict of 4".
 std::string brief_text(const Value& value);
 
-std::string to_text(const ValueDiff& diff, int top = 10);
 void write_json(JsonWriter& json, const ValueDiff& diff);
 
 }  // namespace tenscope

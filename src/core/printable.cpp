@@ -64,4 +64,11 @@ std::string printable(std::string_view text) { return without_controls(text, fal
 
 std::string printable_lines(std::string_view text) { return without_controls(text, true); }
 
+std::string grouped(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  return digits;
+}
+
 }  // namespace tenscope

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,5 +18,8 @@ std::string printable(std::string_view text);
 
 // The same for a text of several lines: line breaks and tabs stay.
 std::string printable_lines(std::string_view text);
+
+// A count as people read it: 1,234,567.
+std::string grouped(std::int64_t count);
 
 }  // namespace tenscope

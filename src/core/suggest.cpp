@@ -18,8 +18,24 @@ std::string lower(std::string_view text) {
 // too.
 constexpr std::size_t kFar = 1000;
 
+// As much of a dotted name as has the levels of `word`: "blocks.0.attn" of "blocks.0.attn.output" for "blocks.0.atn".
+std::string_view upper_levels(std::string_view candidate, std::string_view word) {
+  auto dots = std::ranges::count(word, '.');
+  for (std::size_t at = 0; at < candidate.size(); ++at)
+    if (candidate[at] == '.' && dots-- == 0) return candidate.substr(0, at);
+  return candidate;
+}
+
 std::size_t distance(std::string_view word, std::string_view candidate) {
-  const std::size_t edits = edit_distance(word, candidate);
+  constexpr std::string_view kDashes = "--";
+  if (word.starts_with(kDashes) && candidate.starts_with(kDashes)) {  // options: what they share says nothing
+    word.remove_prefix(kDashes.size());
+    candidate.remove_prefix(kDashes.size());
+  }
+  std::size_t edits = edit_distance(word, candidate);
+  const std::string_view upper = upper_levels(candidate, word);
+  if (const std::size_t above = edit_distance(word, upper); upper.size() < candidate.size() && above <= word.size() / 4)
+    edits = std::min(edits, above + 1);
   if (edits <= std::max(word.size(), candidate.size()) / 3 + 1 && edits < std::max(word.size(), candidate.size())) {
     return edits;
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "report/document.hpp"
 #include "report/table.hpp"
 
 namespace tenscope::report {
@@ -27,25 +28,24 @@ std::string amplification(const Module& module) {
   return module.is_assumed ? "(" + factor + ")" : factor;
 }
 
-class BudgetText {
+class BudgetReport {
  public:
-  BudgetText(const RunDiff& diff, const RunDiffTextOptions& options)
-      : diff_(diff), budget_(*diff.budget), options_(options) {}
+  BudgetReport(Document& out, const RunDiff& diff, const RunDiffTextOptions& options)
+      : out_(out), diff_(diff), budget_(*diff.budget), options_(options) {}
 
-  std::string write() {
+  void write() {
     if (budget_.roots.empty()) {
       line("no budget of the modules' errors: the runs have no calls of modules in common");
-      return std::move(out_);
+      return;
     }
     const auto adding = std::ranges::count_if(budget_.modules, [](const Module& one) { return one.adds > 0; });
     table(static_cast<std::size_t>(adding));
     for (const DiffBudget::Root& root : budget_.roots) outermost(root);
     remarks();
-    return std::move(out_);
   }
 
  private:
-  void line(const std::string& text) { out_ += text + "\n"; }
+  void line(const std::string& text) { out_.line(text); }
 
   std::string name_of(const Module& one) const {
     const bool is_alone = budget_.roots.size() == 1;
@@ -84,7 +84,7 @@ class BudgetText {
       table.add({"  " + shortened(name_of(one)), error_text(one.arriving), error_text(one.leaving),
                  Cell(error_text(one.adds), Tone::Bold), percent(one.share), amplification(one)});
     }
-    out_ += table.text(options_.color, options_.width);
+    out_.table(std::move(table));
     if (adding > listed)
       line(fmt::format("  ... {} more, {} or less each", adding - listed, error_text(budget_.modules[listed].adds)));
     if (adding < budget_.modules.size())
@@ -132,11 +132,11 @@ class BudgetText {
                        alone == 1 ? "it does" : "they do", alone == 1 ? "it" : "them"));
   }
 
+  Document& out_;
   const RunDiff& diff_;
   const DiffBudget& budget_;
   const RunDiffTextOptions& options_;
   bool has_assumed_ = false;
-  std::string out_;
 };
 
 void put(JsonWriter& json, std::string_view name, double value) {
@@ -146,8 +146,8 @@ void put(JsonWriter& json, std::string_view name, double value) {
 
 }  // namespace
 
-std::string budget_text(const RunDiff& diff, const RunDiffTextOptions& options) {
-  return BudgetText(diff, options).write();
+void add_budget(Document& document, const RunDiff& diff, const RunDiffTextOptions& options) {
+  BudgetReport(document, diff, options).write();
 }
 
 void put_budget(JsonWriter& json, const DiffBudget& budget) {

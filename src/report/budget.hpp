@@ -10,7 +10,7 @@ namespace tenscope::report {
 
 // What each module adds to the error: a table, and below it what leaves the model and what could not be told. The diff
 // has a budget.
-std::string budget_text(const RunDiff& diff, const RunDiffTextOptions& options);
+void add_budget(Document& document, const RunDiff& diff, const RunDiffTextOptions& options);
 
 // The member `budget` of the diff's document (docs/budget.md).
 void put_budget(JsonWriter& json, const DiffBudget& budget);

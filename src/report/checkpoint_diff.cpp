@@ -7,7 +7,6 @@
 
 #include "core/json_writer.hpp"
 #include "report/run_diff.hpp"
-#include "report/table.hpp"
 #include "report/values.hpp"
 
 namespace tenscope::report {
@@ -75,29 +74,60 @@ std::string weight_in_words(const WeightTensor& tensor) {
   return fmt::format("{}  {} {}", tensor.name, tensor.type, shape_text(tensor.shape));
 }
 
-class Lines {
+class Report {
  public:
-  Lines(std::string& out, bool color, std::size_t top) : out_(out), color_(color), top_(top) {}
+  Report(const CheckpointDiff& diff, std::size_t top) : diff_(diff), top_(top) {}
 
+  Document write() {
+    const bool is_fine = diff_.verdict == DiffVerdict::Equal || diff_.verdict == DiffVerdict::Noise;
+    out_.headline(answer(diff_), is_fine ? Tone::BoldGreen : Tone::BoldRed);
+    out_.line(fmt::format("  {}, {}", coverage(diff_), pairing(diff_)));
+    out_.line(fmt::format("  a: {} (the reference)", diff_.a));
+    out_.line(fmt::format("  b: {}", diff_.b));
+    for (const std::string& text : diff_.joined) out_.line("  " + text);
+    std::vector<const WeightPair*> changed;
+    for (const WeightPair& pair : diff_.pairs)
+      if (pair.is_changed) changed.push_back(&pair);
+    add("changed", changed, kBad, [](const WeightPair* pair) {
+      if (pair->a.name == pair->b.name) return fmt::format("{}: {}", pair->a.name, pair->finding);
+      return fmt::format("{} (a: {}{}): {}", pair->b.name, pair->a.name,
+                         pair->how == "left" ? ", less sure: both are left over" : "", pair->finding);
+    });
+    add("in another's place", diff_.contradictions, kBad, [](const std::string& text) { return text; });
+    add("only in a", diff_.only_a, kBad, weight_in_words);
+    add("only in b", diff_.only_b, kBad, weight_in_words);
+    rules();
+    add("to know", diff_.notes, Tone::Plain, [](const std::string& text) { return text; });
+    return std::move(out_);
+  }
+
+ private:
   template <class Items, class Words>
   void add(std::string_view head, const Items& items, Tone tone, Words words) {
     if (items.empty()) return;
-    out_ += fmt::format("\n{}\n", toned(head, tone, color_));
+    out_.section(std::string(head), tone);
     std::size_t shown = 0;
     for (const auto& item : items) {
-      if (top_ > 0 && shown == top_) {
-        out_ += fmt::format("  ... {} more\n", items.size() - shown);
-        return;
-      }
-      out_ += fmt::format("  {}\n", words(item));
+      if (top_ > 0 && shown == top_) return out_.line(fmt::format("... {} more", items.size() - shown), kFaint);
+      out_.line(words(item));
       ++shown;
     }
   }
 
- private:
-  std::string& out_;
-  bool color_;
+  void rules() {
+    Table table({{"a"}, {"b"}, {"tensors", Align::Right}, {"order"}, {"types"}, {"values"}});
+    for (const WeightRule& rule : diff_.rules)
+      table.add({rule.a, rule.a == rule.b ? "same" : rule.b, std::to_string(rule.count),
+                 rule.layout.empty() ? "same" : rule.layout, types_in_words(rule),
+                 error_in_words(rule.error, rule.rounding)});
+    if (table.empty()) return;
+    out_.section("", Tone::Plain, 0);
+    out_.table(std::move(table));
+  }
+
+  const CheckpointDiff& diff_;
   std::size_t top_;
+  Document out_;
 };
 
 void write_tensor(JsonWriter& json, const WeightTensor& tensor) {
@@ -120,40 +150,17 @@ void write_texts(JsonWriter& json, std::string_view key, const std::vector<std::
 
 }  // namespace
 
-std::string checkpoint_diff_text(const CheckpointDiff& diff, const CheckpointStyle& style) {
-  const bool color = style.color;
-  const bool is_fine = diff.verdict == DiffVerdict::Equal || diff.verdict == DiffVerdict::Noise;
-  std::string out = toned(answer(diff), is_fine ? Tone::Green : Tone::Red, color) + "\n";
-  out += fmt::format("  {}, {}\n  a: {} (the reference)\n  b: {}\n", coverage(diff), pairing(diff), diff.a, diff.b);
-  for (const std::string& text : diff.joined) out += fmt::format("  {}\n", text);
-  Lines lines(out, color, style.top);
-  std::vector<const WeightPair*> changed;
-  for (const WeightPair& pair : diff.pairs)
-    if (pair.is_changed) changed.push_back(&pair);
-  lines.add("changed", changed, Tone::Red, [](const WeightPair* pair) {
-    if (pair->a.name == pair->b.name) return fmt::format("{}: {}", pair->a.name, pair->finding);
-    return fmt::format("{} (a: {}{}): {}", pair->b.name, pair->a.name,
-                       pair->how == "left" ? ", less sure: both are left over" : "", pair->finding);
-  });
-  lines.add("in another's place", diff.contradictions, Tone::Red, [](const std::string& text) { return text; });
-  lines.add("only in a", diff.only_a, Tone::Red, weight_in_words);
-  lines.add("only in b", diff.only_b, Tone::Red, weight_in_words);
-  Table table({{"a"}, {"b"}, {"tensors", Align::Right}, {"order"}, {"types"}, {"values"}});
-  for (const WeightRule& rule : diff.rules)
-    table.add({rule.a, rule.a == rule.b ? "same" : rule.b, std::to_string(rule.count),
-               rule.layout.empty() ? "same" : rule.layout, types_in_words(rule),
-               error_in_words(rule.error, rule.rounding)});
-  if (!table.empty()) out += "\n" + table.text(color, style.width);
-  lines.add("to know", diff.notes, Tone::Plain, [](const std::string& text) { return text; });
-  return out;
-}
+Document checkpoint_diff_report(const CheckpointDiff& diff, std::size_t top) { return Report(diff, top).write(); }
 
-std::string checkpoint_map_text(const CheckpointDiff& diff, const CheckpointStyle& style) {
+Document checkpoint_map_report(const CheckpointDiff& diff) {
   Table table({{"a"}, {"b"}, {"by"}, {"error", Align::Right}, {"order"}});
   for (const WeightPair& pair : diff.pairs)
     table.add({pair.a.name, pair.b.name, pair.how, pair.error == 0 ? "0" : fmt::format("{:.1e}", pair.error),
                pair.layout.empty() ? "same" : pair.layout});
-  return (table.empty() ? "" : table.text(style.color, style.width)) + coverage(diff) + "\n";
+  Document out;
+  if (!table.empty()) out.table(std::move(table));
+  out.line(coverage(diff));
+  return out;
 }
 
 std::string checkpoint_diff_json(const CheckpointDiff& diff) {

@@ -128,11 +128,12 @@ std::string curve_text(const std::vector<ToneSeries>& all, const CurveOptions& o
     high += 0.5;
   }
   std::vector<std::string> labels(options.height);
-  labels.front() = tick_text(values.most);
-  labels.back() = tick_text(values.least);
-  if (options.height >= 7 && values.most > values.least) {
+  const bool is_constant = values.most == values.least;
+  labels.front() = is_constant ? "" : tick_text(values.most);
+  labels.back() = is_constant ? "" : tick_text(values.least);
+  if (options.height >= 7 || is_constant) {
     const double middle = (low + high) / 2;
-    labels[options.height / 2] = tick_text(options.is_log ? std::pow(10, middle) : middle);
+    labels[options.height / 2] = tick_text(is_constant ? values.most : options.is_log ? std::pow(10, middle) : middle);
   }
   std::size_t margin = 0;
   for (const std::string& label : labels) margin = std::max(margin, label.size());

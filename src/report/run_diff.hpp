@@ -8,6 +8,8 @@
 
 namespace tenscope::report {
 
+class Document;
+
 struct RunDiffTextOptions {
   bool color = false;
   std::size_t top = 10;    // rows of each table
@@ -17,6 +19,9 @@ struct RunDiffTextOptions {
 
 // A report for people: the answer in the first line, then the evidence, then a short table.
 std::string run_diff_text(const RunDiff& diff, const RunDiffTextOptions& options = {});
+
+// The same for a notebook: as Document::html.
+std::string run_diff_html(const RunDiff& diff, const RunDiffTextOptions& options = {});
 
 // The document that docs/diff.md describes.
 std::string run_diff_json(const RunDiff& diff);
@@ -90,7 +95,7 @@ std::vector<std::string> rows_in_words(const DiffRows& rows);
 std::string row_summary_in_words(const DiffRowTable& table);
 // The summary of each table of rows, and its worst rows where the runs differ; no wider than the options say, where
 // that can be.
-std::string row_tables_text(const RunDiff& diff, const RunDiffTextOptions& options);
+void add_row_tables(Document& document, const RunDiff& diff, const RunDiffTextOptions& options);
 
 // Runs that are laid out differently (run_diff_layouts.cpp): how the tensor was put together, "b: 2 joined along axis
 // 0"; which parts are off, "rank 1's part is that of rank 0"; a line each.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "report/document.hpp"
 #include "report/run_diff.hpp"
 #include "report/table.hpp"
 
@@ -49,8 +50,8 @@ std::string fitted(const std::string& head, std::size_t width) {
   return ".." + head.substr(head.size() - (width - 2));
 }
 
-std::string worst_rows_text(const DiffRows& rows, const DiffRowTable& table,
-                            const std::vector<const DiffRowTable::Row*>& worst, const RunDiffTextOptions& options) {
+Table worst_rows(const DiffRows& rows, const DiffRowTable& table, const std::vector<const DiffRowTable::Row*>& worst,
+                 const RunDiffTextOptions& options) {
   const bool has_ratios = are_log_probabilities(table);
   std::vector<std::vector<Cell>> lines;
   std::vector<std::size_t> widths(rows.keys.size(), 0);
@@ -80,7 +81,7 @@ std::string worst_rows_text(const DiffRows& rows, const DiffRowTable& table,
   if (has_ratios) columns.push_back({"exp(b-a)", Align::Right});
   Table shown(columns);
   for (std::vector<Cell>& line : lines) shown.add(std::move(line));
-  return shown.text(options.color);
+  return shown;
 }
 
 }  // namespace
@@ -145,12 +146,11 @@ std::vector<std::string> rows_in_words(const DiffRows& rows) {
   return lines;
 }
 
-std::string row_tables_text(const RunDiff& diff, const RunDiffTextOptions& options) {
+void add_row_tables(Document& document, const RunDiff& diff, const RunDiffTextOptions& options) {
   constexpr double kCounts = 1e-3;  // of the largest difference; what is less is noise beside it
-  std::string text;
   const DiffRows& rows = *diff.rows;
   for (const DiffRowTable& table : rows.tables) {
-    text += row_summary_in_words(table) + "\n";
+    document.line(row_summary_in_words(table));
     if (diff.within_tolerance()) continue;
     double largest = 0;
     for (const DiffRowTable::Row& row : table.rows)
@@ -161,10 +161,9 @@ std::string row_tables_text(const RunDiff& diff, const RunDiffTextOptions& optio
     std::ranges::stable_sort(worst, std::greater<>(), [](const auto* row) { return size_of(*row); });
     const std::size_t differing = worst.size();
     if (differing > options.top) worst.resize(options.top);
-    if (!worst.empty()) text += worst_rows_text(rows, table, worst, options);
-    if (differing > options.top) text += fmt::format("... {} more that differ\n", differing - options.top);
+    if (!worst.empty()) document.table(worst_rows(rows, table, worst, options));
+    if (differing > options.top) document.line(fmt::format("... {} more that differ", differing - options.top));
   }
-  return text;
 }
 
 }  // namespace tenscope::report

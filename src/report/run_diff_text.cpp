@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "report/budget.hpp"
+#include "report/document.hpp"
 #include "report/run_diff.hpp"
 #include "report/table.hpp"
 
@@ -18,15 +19,15 @@ bool is_of_weights(const DiffNote& note) {
 constexpr std::string_view kSourceRow = "source";
 constexpr std::size_t kShownAttributes = 3;
 
-class TextReport {
+class Report {
  public:
-  TextReport(const RunDiff& diff, const RunDiffTextOptions& options) : diff_(diff), options_(options) {}
+  Report(const RunDiff& diff, const RunDiffTextOptions& options) : diff_(diff), options_(options) {}
 
-  std::string write() {
+  Document write() {
     const Tone tone = diff_.within_tolerance()                ? Tone::BoldGreen
                       : diff_.verdict == DiffVerdict::Differs ? Tone::BoldRed
                                                               : Tone::BoldYellow;
-    line(toned(run_diff_answer(diff_, options_.strict), tone, options_.color));
+    out_.headline(run_diff_answer(diff_, options_.strict), tone);
     settings();
     for (const DiffNote& note : diff_.notes)
       if (is_of_weights(note)) field("weights", note_in_words(note));
@@ -38,8 +39,8 @@ class TextReport {
     if (diff_.first_unknown) field("first unknown", place_in_words(*diff_.first_unknown));
     if (diff_.first_bit_difference && !is_first_bit_the_divergence()) bits(*diff_.first_bit_difference);
     more_origins();
-    if (diff_.rows) out_ += row_tables_text(diff_, options_);
-    if (diff_.budget) out_ += budget_text(diff_, options_);
+    if (diff_.rows) add_row_tables(out_, diff_, options_);
+    if (diff_.budget) add_budget(out_, diff_, options_);
     names();
     for (const DiffNote& note : diff_.notes)
       if (!is_of_weights(note)) line("note: " + note_in_words(note));
@@ -47,12 +48,8 @@ class TextReport {
   }
 
  private:
-  void line(const std::string& text) { out_ += text + "\n"; }
-  void field(std::string_view name, const std::string& text) { line(fmt::format("  {:<14} {}", name, text)); }
-
-  void fields(std::string_view name, const std::vector<std::string>& lines) {
-    for (std::size_t i = 0; i < lines.size(); ++i) field(i == 0 ? name : "", lines[i]);
-  }
+  void line(const std::string& text) { out_.line(text); }
+  void field(std::string_view name, const std::string& text) { out_.field(std::string(name), text); }
 
   bool is_first_bit_the_divergence() const {
     return diff_.first_divergence && diff_.first_bit_difference->seen_as == diff_.first_divergence->seen_as &&
@@ -76,8 +73,9 @@ class TextReport {
       field(name, text);
       if (name == kSourceRow && origin.code) changed_lines(*origin.code);
     }
-    fields("elsewhere", other_attributes_in_words(diff_, kShownAttributes));
-    fields("to see it", show_commands(diff_, origin));
+    out_.fields("elsewhere", other_attributes_in_words(diff_, kShownAttributes));
+    const std::vector<std::string> commands = show_commands(diff_, origin);
+    for (std::size_t i = 0; i < commands.size(); ++i) out_.code(i == 0 ? "to see it" : "", commands[i]);
   }
 
   void changed_lines(const DiffCode& code) {
@@ -89,12 +87,12 @@ class TextReport {
                         : mark == '+' ? kGood
                         : mark == '@' ? kName
                                       : Tone::Plain;
-      field("", toned(text, tone, options_.color));
+      out_.code("", text, tone);
     }
     if (code.left_out > 0) field("", fmt::format("... {} more of this", plural(code.left_out, "line")));
   }
 
-  void rows(const DiffRows& all) { fields("rows", rows_in_words(all)); }
+  void rows(const DiffRows& all) { out_.fields("rows", rows_in_words(all)); }
 
   void bits(const DiffOrigin& origin) {
     field("first in bits", fmt::format("{} ({}): {}", tensor_in_words(origin), moment_in_words(origin.place),
@@ -112,7 +110,11 @@ class TextReport {
     line(fmt::format("{} start{} a difference of {} own:", plural(count, "more place"), count == 1 ? "s" : "",
                      count == 1 ? "its" : "their"));
     std::size_t listed = 0;
-    Table table({{""}, {"module"}, {"tensor"}, {"moment"}, {"|b-a| / |a|"}});
+    Table table({{""},
+                 {"module", Align::Left, Fit::Middle},
+                 {"tensor", Align::Left, Fit::Middle},
+                 {"moment", Align::Left, Fit::Words},
+                 {"|b-a| / |a|"}});
     for (std::size_t i = 1; i < diff_.origins.size() && listed < options_.top; ++i) {
       const DiffOrigin& origin = diff_.origins[i];
       if (!is_listed(origin)) continue;
@@ -121,7 +123,7 @@ class TextReport {
                  std::isfinite(origin.metrics.rel_max) ? fmt::format("{:.2g}", origin.metrics.rel_max)
                                                        : obstacle_in_words(origin.metrics.obstacle)});
     }
-    out_ += table.text(options_.color);
+    out_.table(std::move(table));
     if (count > listed) line(fmt::format("  ... {} more", count - listed));
   }
 
@@ -148,13 +150,17 @@ class TextReport {
 
   const RunDiff& diff_;
   const RunDiffTextOptions& options_;
-  std::string out_;
+  Document out_;
 };
 
 }  // namespace
 
 std::string run_diff_text(const RunDiff& diff, const RunDiffTextOptions& options) {
-  return TextReport(diff, options).write();
+  return Report(diff, options).write().text(options.color, options.width);
+}
+
+std::string run_diff_html(const RunDiff& diff, const RunDiffTextOptions& options) {
+  return Report(diff, options).write().html();
 }
 
 }  // namespace tenscope::report

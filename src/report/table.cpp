@@ -1,17 +1,21 @@
 #include "report/table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
 
 #include "core/printable.hpp"
+#include "report/document.hpp"
 
 namespace tenscope::report {
 namespace {
 
 constexpr std::size_t kGap = 2;
 constexpr std::size_t kLongName = 100;  // in a table of any width, a longer one does not move the other columns
-constexpr std::size_t kFullName = 36, kReadableName = 24, kLeastName = 12, kLeastWords = 24;
+constexpr std::size_t kMostHtmlRows = 200, kLongestHtmlCell = 200;
+constexpr std::size_t kFullName = 48, kReadableName = 24, kLeastName = 12, kLeastWords = 24;
 
 }  // namespace
 
@@ -153,6 +157,33 @@ std::string Table::aligned_text(const std::vector<std::size_t>& shown, const std
   add_row(head, true);
   for (const auto& row : rows_) add_row(row, false);
   return result;
+}
+
+std::string Table::html() const {
+  const std::vector<std::size_t> widths = natural_widths();
+  std::string out = "<div class=\"tenscope-wide\"><table class=\"tenscope-table\">";
+  const auto add_row = [&](const std::vector<Cell>& row, std::string_view element) {
+    out += "<tr>";
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (widths[i] == 0) continue;
+      const Cell& cell = i < row.size() ? row[i] : Cell("");
+      const std::size_t begin = std::min(cell.text.find_first_not_of(' '), cell.text.size());
+      out += fmt::format("<{0}{1}>{2}</{0}>", element,
+                         columns_[i].align == Align::Right ? " class=\"tenscope-right\"" : "",
+                         toned_html(shortened(std::string_view(cell.text).substr(begin), kLongestHtmlCell), cell.tone));
+    }
+    out += "</tr>";
+  };
+  std::vector<Cell> head;
+  for (const Column& column : columns_) head.emplace_back(column.head);
+  out += "<thead>";
+  add_row(head, "th");
+  out += "</thead><tbody>";
+  for (std::size_t i = 0; i < rows_.size() && i < kMostHtmlRows; ++i) add_row(rows_[i], "td");
+  out += "</tbody></table></div>";
+  if (rows_.size() > kMostHtmlRows)
+    out += fmt::format("<p class=\"tenscope-below\">… {} more</p>", rows_.size() - kMostHtmlRows);
+  return out;
 }
 
 }  // namespace tenscope::report

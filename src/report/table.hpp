@@ -43,6 +43,7 @@ class Table {
   void add(std::vector<Cell> row);
   bool empty() const noexcept { return rows_.empty(); }
   std::string text(bool color, std::size_t width = 0) const;  // a line break behind every row; 0: any width
+  std::string html() const;                                   // its first rows, and how many are left out
 
  private:
   std::vector<std::size_t> natural_widths() const;

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <tuple>
 
+#include "core/suggest.hpp"
 #include "store/read_file.hpp"
 #include "tenscope/error.hpp"
 
@@ -67,6 +68,16 @@ std::int64_t start_of(const fs::path& run) {
     const auto time = fs::last_write_time(run, error);
     return error ? 0 : std::chrono::file_clock::to_sys(time).time_since_epoch().count();
   }
+}
+
+// "; did you mean 'runs/a'?": folders beside one that is not there.
+std::string similar_folders(const fs::path& path) {
+  const fs::path parent = path.parent_path();
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(parent.empty() ? "." : parent, error), end; !error && it != end; it.increment(error))
+    if (is_folder(*it)) names.push_back((parent / it->path().filename()).string());
+  return did_you_mean(path.string(), names);
 }
 
 }  // namespace
@@ -169,10 +180,17 @@ RunFile read_run_file(const fs::path& run) {
   return result;
 }
 
+std::string part_of_run(const fs::path& path) {
+  for (fs::path above = path.parent_path(); above.has_relative_path(); above = above.parent_path())
+    if (is_run(above)) return fmt::format("; it is a part of the run {}", above.string());
+  return "";
+}
+
 fs::path resolve_run(const fs::path& path) {
   const std::vector<fs::path> runs = list_runs(path);
   if (runs.empty())
-    throw Error(ErrorCode::NotFound, fmt::format("cannot open a run: there is none in it: {}", path.string()));
+    throw Error(ErrorCode::NotFound,
+                fmt::format("cannot open a run: there is none in it{}: {}", part_of_run(path), path.string()));
   return runs.back();
 }
 
@@ -193,7 +211,10 @@ namespace tenscope {
 std::vector<std::filesystem::path> list_runs(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
-    throw Error(ErrorCode::NotFound, fmt::format("cannot list runs: there is no such folder: {}", folder.string()));
+    const bool is_there = std::filesystem::exists(folder, error);
+    throw Error(ErrorCode::NotFound,
+                fmt::format("cannot open a run: {}{}: {}", is_there ? "this is a file" : "there is no such folder",
+                            is_there ? store::part_of_run(folder) : store::similar_folders(folder), folder.string()));
   }
   if (store::is_run(folder)) return {folder};
   std::vector<std::filesystem::path> runs;

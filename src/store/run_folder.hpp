@@ -54,6 +54,9 @@ struct RunFile {
 // Throws Version for a newer format, NotFound and Io; Corrupt where it is no JSON.
 RunFile read_run_file(const fs::path& run);
 
+// "; it is a part of the run runs/a", where that is so of a path.
+std::string part_of_run(const fs::path& path);
+
 // The run to open where a user named `path`: the run itself, or the newest below it. Throws NotFound.
 fs::path resolve_run(const fs::path& path);
 

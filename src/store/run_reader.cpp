@@ -106,7 +106,10 @@ void Reader::Impl::read_run_json() {
     run_file = read_run_file(path);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::Version) throw;
-    problems.push_back({path / kRunFile, 0, error.what()});
+    std::string reason = error.what();
+    if (const std::string place = ": " + (path / kRunFile).string(); reason.ends_with(place))
+      reason.resize(reason.size() - place.size());  // a problem says it itself
+    problems.push_back({path / kRunFile, 0, reason});
     try {
       run_file.text = read_text(path / kRunFile, 1u << 20);
     } catch (const Error&) {

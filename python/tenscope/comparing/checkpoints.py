@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tenscope import _core
+from tenscope.notebook import markup
 
 
 class CheckpointDiff:
@@ -25,8 +26,9 @@ class CheckpointDiff:
     json            the whole as plain data, as `tenscope diff --json` gives it (docs/checkpoints.md)
     """
 
-    def __init__(self, text: str, document: str) -> None:
+    def __init__(self, text: str, document: str, html: str) -> None:
         self._text = text
+        self._html = html
         self.json: dict[str, Any] = json.loads(document)
         readable = json.loads(document, object_hook=lambda members: SimpleNamespace(**members))
         self.verdict: str = readable.verdict
@@ -47,6 +49,9 @@ class CheckpointDiff:
 
     def __repr__(self) -> str:
         return f"<tenscope.CheckpointDiff {self._text.splitlines()[0]}>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": self._text, "text/html": markup.styled(self._html)}
 
 
 def diff(a: str, b: str, *, map: str | Iterable[str] = (), top: int = 10) -> CheckpointDiff:

@@ -11,6 +11,7 @@ import numpy as np
 from tenscope import _core
 from tenscope.errors import NotFoundError, UsageError
 from tenscope.files import load
+from tenscope.notebook import markup
 from tenscope.reading.recording import open as open_run
 from tenscope.recording.registry import plain
 
@@ -36,16 +37,21 @@ class Explanation:
         return self.relation != "nothing"
 
     def __str__(self) -> str:
-        lines = [self.words]
-        if self.numpy:
-            lines.append(f"    {self.numpy}")
+        return "\n".join([self.words, *(f"    {line}" for line in self._statements())])
+
+    def _statements(self) -> list[str]:
+        lines = [self.numpy] if self.numpy else []
         for name, array in self.arrays.items():
             numbers = ", ".join(f"{x:.6g}" for x in array.ravel()[:6])
-            lines.append(f"    {name} {list(array.shape)} = {numbers}{', ...' if array.size > 6 else ''}")
-        return "\n".join(lines)
+            lines.append(f"{name} {list(array.shape)} = {numbers}{', ...' if array.size > 6 else ''}")
+        return lines
 
     def __repr__(self) -> str:
         return f"<tenscope.Explanation {self.words!r}>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        statements = "".join(f"<code>{markup.text(line)}</code>" for line in self._statements())
+        return {"text/plain": str(self), "text/html": markup.page(markup.headline(self.words) + statements)}
 
 
 def explain(a: Any, b: Any) -> Explanation:

@@ -12,6 +12,7 @@ from typing import Any
 from tenscope import _core, remote
 from tenscope.comparing import parts
 from tenscope.errors import UsageError
+from tenscope.notebook import markup
 from tenscope.reading import page
 
 
@@ -31,8 +32,9 @@ class Diff:
     json               the whole as plain data, as `tenscope diff --json` gives it (docs/diff.md)
     """
 
-    def __init__(self, text: str, document: str, strict: bool, make_page: Callable[[int], str]) -> None:
+    def __init__(self, text: str, document: str, html: str, strict: bool, make_page: Callable[[int], str]) -> None:
         self._text = text
+        self._html = html
         self._make_page = make_page
         self.json: dict[str, Any] = json.loads(document)
         readable = json.loads(document, object_hook=lambda members: SimpleNamespace(**members))
@@ -68,7 +70,12 @@ class Diff:
         Path(path).write_text(self._make_page(page.IN_A_FILE), encoding="utf-8")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return page.bundle(self._text, lambda: self._make_page(page.IN_A_NOTEBOOK))
+        def make() -> str:
+            return self._make_page(page.IN_A_NOTEBOOK)
+
+        is_short = self.counts.compared <= page.LONGEST_RUN
+        viewer = page.folded(make) if is_short else ""
+        return {"text/plain": self._text, "text/html": markup.styled(self._html) + viewer}
 
 
 def diff(
@@ -148,11 +155,12 @@ def _place(run: Any) -> remote.Place:
     return remote.place_of(os.fspath(getattr(run, "path", run)))
 
 
-def _shown(found: tuple[str, str], places: Iterable[remote.Place]) -> tuple[str, str]:
-    """The report and the JSON document, with URLs in the place of mirrors."""
-    text, document = found
+def _shown(found: tuple[str, str, str], places: Iterable[remote.Place]) -> tuple[str, str, str]:
+    """The report, the JSON document and the report as HTML, with URLs in the place of mirrors."""
+    text, document, html = found
     for place in places:
         if place.mirror is not None:
             text = text.replace(place.path, place.name)
             document = document.replace(place.path, json.dumps(place.name, ensure_ascii=False)[1:-1])
-    return text, document
+            html = html.replace(markup.text(place.path), markup.text(place.name))
+    return text, document, html

@@ -19,6 +19,7 @@ from tenscope.comparing import checkpoints, runs
 from tenscope.comparing.checkpoints import CheckpointDiff
 from tenscope.comparing.runs import Diff
 from tenscope.errors import NotFoundError, UsageError
+from tenscope.notebook import markup
 from tenscope.reading.recording import Recording
 from tenscope.recording.registry import entry_of, plain
 from tenscope.recording.run import Run
@@ -80,6 +81,9 @@ def diff(
     executor   compare ranks on a cluster (docs/parallel.md)
     progress   called with the part that is done, 0 to 1
     """
+    for run, other in ((a, b), (b, a)):
+        if _is_run(run) and not _is_run(other) and (not _is_path(other) or os.path.isfile(other)):
+            raise UsageError(f"a run is compared with a run: {_shown(run)} is one, {_shown(other)} is not")
     has_tolerance = (atol, rtol, ulp, equal_nan) != (None, None, None, False)
     is_mapped = bool(run_options.get("map")) and not (_is_run(a) and _is_run(b))
     if _is_path(a) and _is_path(b) and not has_tolerance and (is_mapped or _are_checkpoints(a, b)):
@@ -150,9 +154,7 @@ class ValueDiff:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return markup.styled(self._native.html(10))
 
 
 def _revive_float(pairs: dict[str, Any]) -> Any:
@@ -162,6 +164,9 @@ def _revive_float(pairs: dict[str, Any]) -> Any:
 
 
 def _check_tolerances(atol: float, rtol: float) -> None:
+    for tolerance in (atol, rtol):
+        if isinstance(tolerance, str) or not hasattr(tolerance, "__float__"):
+            raise TypeError(f"a tolerance is a number, not {tolerance!r}")
     if not atol >= 0 or not rtol >= 0:
         raise UsageError(f"a tolerance must not be negative: atol {atol}, rtol {rtol}")
 
@@ -181,6 +186,12 @@ def _is_run(x: Any) -> bool:
         return True
     folder = Path(x)
     return folder.is_dir() and ((folder / "run.json").exists() or any(folder.glob("*/run.json")))
+
+
+def _shown(x: Any) -> str:
+    if _is_path(x):
+        return os.fspath(x) + (", a file," if os.path.isfile(x) else "")
+    return str(x.path) if _is_run(x) else f"the {type(x).__name__}"
 
 
 def _side(x: Any) -> _core.Side:

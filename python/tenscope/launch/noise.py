@@ -86,7 +86,7 @@ class Measuring:
         """Run again unchanged it gives the same bits (True), or but for rounding; else there is no noise to measure."""
         say(f"running it again, unchanged: {shlex.join(self._program.words[1])}")
         again = self._record(out, "unchanged", ["--stats"], {})
-        _, document = _core.diff_runs(
+        _, document, _ = _core.diff_runs(
             str(self.folder), str(again), map=[], tolerance=None, top=1, strict=False, prefix=True, rows=[], ranks=[],
             progress=None, noise=None,
         )  # fmt: skip
@@ -189,9 +189,10 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="tenscope noise",
         usage="tenscope noise [--runs N] RUN\n       tenscope noise [--runs N] [options of tenscope run] script.py ...",
-        description="Runs a recorded program again with harmless changes and measures how far each value moves; "
-        "given a script, records it first.",
-        epilog="example: tenscope noise runs/good && tenscope diff runs/good runs/new",
+        description="Runs a recorded program again with harmless changes and measures how far each\nvalue moves; "
+        "given a script, records it first.\n\n"
+        "examples:\n  tenscope noise runs/good && tenscope diff runs/good runs/new\n  tenscope noise --runs 5 train.py",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="how many times, with changes (default: 3)")

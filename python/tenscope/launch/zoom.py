@@ -41,7 +41,7 @@ class Options:
 
 def diff(a: Path, b: Path, options: Options) -> tuple[str, dict]:
     """Text and document of the comparison of modules."""
-    text, document = _core.diff_runs(
+    text, document, _ = _core.diff_runs(
         str(a), str(b), map=options.map, tolerance=options.tolerance, top=options.top, strict=options.strict,
         prefix=options.prefix, rows=[], ranks=[], progress=None, noise=options.noise,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How values and changes look on a terminal."""
+"""How values and changes look on a terminal, and in the live output of a notebook's cell."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from collections.abc import Callable
 from typing import TextIO
 
 from tenscope import _core
+from tenscope.notebook import kernel, markup
 
 _STYLES = {"dim": "2", "name": "36", "note": "33", "bad": "31", "head": "1"}  # as src/report/style.cpp
 
 
 class Painter:
-    """Colours where the stream is a terminal and NO_COLOR is not set."""
+    """Colours where the stream is a terminal and NO_COLOR is not set. No stream: stderr, in a notebook the cell."""
 
     def __init__(self, stream: TextIO | None):
         self._stream = stream
+        if stream is None and kernel.shell() is not None:
+            self._on = True
+            return
         forced = os.environ.get("FORCE_COLOR")
         self._on = not os.environ.get("NO_COLOR") and bool(forced or getattr(self.stream, "isatty", bool)())
 
@@ -32,6 +36,8 @@ class Painter:
         return f"\033[{_STYLES[style]}m{text}\033[0m" if self._on else text
 
     def line(self, text: str) -> None:
+        if self._stream is None and kernel.live(text):
+            return
         try:
             print(text, file=self.stream, flush=True)
         except UnicodeEncodeError:
@@ -91,19 +97,35 @@ def _cut(text: str, limit: int) -> str:
 def change_text(change: _core.Change, paint: Painter) -> str:
     """`x: old → new`, with what is not only another number marked: another shape, dtype or device, NaN, infinity."""
     new = describe(change.new, is_snapshot=True)
-    tensors = isinstance(change.old, _core.TensorValue) and isinstance(change.new, _core.TensorValue)
-    notes = []
-    if tensors:
-        notes = [
-            part for part in ("shape", "dtype", "device") if getattr(change.old, part) != getattr(change.new, part)
-        ]
-    bad = isinstance(change.new, _core.TensorValue) and (change.new.nan or change.new.inf)
-    bad = bad or (isinstance(change.new, float) and not math.isfinite(change.new))
     text = f"{paint('name', change.name)}: "
     if not change.first:
         text += f"{describe(change.old, is_snapshot=True)} → "
-    text += paint("bad", new) if bad else new
-    return text + (paint("note", f"  other {', '.join(notes)}") if notes else "")
+    text += paint("bad", new) if _is_bad(change.new) else new
+    others = _others(change)
+    return text + (paint("note", f"  other {others}") if others else "")
+
+
+def change_html(change: _core.Change) -> tuple[str, str]:
+    """Old and new for a table."""
+    new = describe(change.new, is_snapshot=True)
+    new = markup.toned("bad", new) if _is_bad(change.new) else markup.text(new)
+    others = _others(change)
+    old = "" if change.first else markup.text(describe(change.old, is_snapshot=True))
+    return old, new + (" " + markup.toned("note", f"other {others}") if others else "")
+
+
+def _others(change: _core.Change) -> str:
+    if not isinstance(change.old, _core.TensorValue) or not isinstance(change.new, _core.TensorValue):
+        return ""
+    return ", ".join(
+        part for part in ("shape", "dtype", "device") if getattr(change.old, part) != getattr(change.new, part)
+    )
+
+
+def _is_bad(value: object) -> bool:
+    if isinstance(value, _core.TensorValue):
+        return bool(value.nan or value.inf)
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def printer(show: object, hook: Callable | None) -> Callable[[_core.Change], None]:
@@ -115,7 +137,8 @@ def printer(show: object, hook: Callable | None) -> Callable[[_core.Change], Non
         here = (change.function, change.call)
         if getattr(last, "call", None) != here:
             last.call, last.line = here, None
-            paint.line(paint("head", f"{change.function}()") + paint("dim", f"  {change.file}  call {change.call}"))
+            where = f"  {kernel.shown_file(change.file)}  call {change.call}"
+            paint.line(paint("head", f"{change.function}()") + paint("dim", where))
         if change.first and change.line == change.code.co_firstlineno:
             paint.line(f"    {'at entry':>12}  {change_text(change, paint)}")
         else:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import operator
-from typing import NoReturn
+import math
 
 import numpy as np
 
 from tenscope import _core
-from tenscope.errors import NotFoundError
 
 
 def _numpy(self: _core.TensorValue) -> np.ndarray:
@@ -35,35 +33,21 @@ def _torch(self: _core.TensorValue) -> object:
     return torch.frombuffer(bytearray(self.data), dtype=getattr(torch, self.dtype)).reshape(self.shape)
 
 
-_change_at = _core.Changes.__getitem__
+def item(self: _core.TensorValue) -> object:
+    """The number that a tensor of one element is. Its statistics are of that element, and exact for what a float is."""
+    if self.count != 1:
+        raise ValueError(f"only a tensor of one element is a number, not {self!r}")
+    if self.data is not None:
+        return self.numpy().reshape(()).item()
+    if self.dtype.startswith("complex") or self.inf:
+        raise ValueError(f"only statistics were kept of {self!r}: watch with values='full'")
+    number = math.nan if self.nan else self.min
+    return number if "float" in self.dtype else bool(number) if self.dtype == "bool" else int(number)
 
 
-def _changes(self: _core.Changes, key: object) -> object:
-    """The change at a place, those of a slice, or those of a name: `changes[0]`, `changes[-3:]`, `changes["loss"]`."""
-    if isinstance(key, slice):
-        return [_change_at(self, i) for i in range(*key.indices(len(self)))]
-    if isinstance(key, str):
-        found = [change for change in (_change_at(self, i) for i in range(len(self))) if change.name == key]
-        return found or no_changes_of(key, self)
-    try:
-        return _change_at(self, operator.index(key))
-    except TypeError:
-        raise TypeError(
-            f"changes are found by their place or by a name, changes[0] or changes['loss']: not {key!r}"
-        ) from None
-
-
-def no_changes_of(name: str, changes: object) -> NoReturn:
-    seen = list(dict.fromkeys(change.name for change in changes))
-    near = _core.nearest(name, seen)
-    hint = (
-        f" (did you mean {' or '.join(near)}?)" if near else f"; there are those of {', '.join(seen)}" if seen else ""
-    )
-    raise NotFoundError(f"{name!r} has not changed{hint}")
-
-
-_core.Changes.__getitem__ = _changes
 _core.TensorValue.numpy = _numpy
 _core.TensorValue.torch = _torch
 _core.TensorValue.tolist = lambda self: self.numpy().tolist()
-_core.Changes.__reduce__ = lambda self: (tuple, ())  # a function pickled by value goes without its last changes
+_core.TensorValue.item = item
+_core.TensorValue.__float__ = lambda self: float(self.item())
+_core.TensorValue.__int__ = lambda self: int(self.item())

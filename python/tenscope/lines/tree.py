@@ -17,6 +17,7 @@ from tenscope.lines import unseen
 from tenscope.lines.expressions import parse
 from tenscope.lines.show import Painter, change_text, describe
 from tenscope.lines.watch import unwrap
+from tenscope.notebook import kernel
 from tenscope.recording.callers import callers
 from tenscope.recording.run import current
 
@@ -63,6 +64,8 @@ def tree(
         return _decorate_class(target, options)
     if isinstance(target, (staticmethod, classmethod)):
         return type(target)(tree(target.__func__, **options))
+    if not callable(target):
+        raise TypeError(f"tree takes a function, a class or a module, not {target!r}")
     return _decorate(target, **options)
 
 
@@ -97,9 +100,10 @@ class _Branch:
         self.name = plain.__qualname__.rsplit("<locals>.", 1)[-1]
         self.code = plain.__code__
         file, line = self.code.co_filename, self.code.co_firstlineno
-        self.place = self.site = f"{os.path.basename(file)}:{line}"
+        self.site = f"{os.path.basename(file)}:{line}"
+        self.place = f"{os.path.basename(kernel.shown_file(file))}:{line}"
         with contextlib.suppress(OSError):  # the working folder may be gone
-            self.site = f"{os.path.relpath(file)}:{line}" if file.startswith(os.getcwd() + os.sep) else self.place
+            self.site = f"{os.path.relpath(file)}:{line}" if file.startswith(os.getcwd() + os.sep) else self.site
         self.chain = chain
         self.record = record
         self.paint = Painter(show if hasattr(show, "write") else None) if show else None
@@ -125,9 +129,9 @@ class _Branch:
             self.line(_depth.get(), f"├─ {change.line:>4}  {change_text(change, self.paint)}")
 
     def enter(self, depth: int, args: tuple, kwargs: dict) -> None:
-        who = list(callers(max(1, self.chain)))
+        who = [caller for caller in callers(max(1, self.chain)) if not kernel.is_machinery(caller.file)]
         called = f" from {who[0].function}:{who[0].line}" if who else ""
-        path = " <- ".join(f"{os.path.basename(caller.file)}:{caller.line}" for caller in who)
+        path = " <- ".join(f"{os.path.basename(kernel.shown_file(caller.file))}:{caller.line}" for caller in who)
         if self.paint is not None:
             head = f"┌─ {self.paint('head', self.name)} {self.paint('dim', f'[{self.place}]{called} ({path})')}"
             self.line(depth, head)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tenscope import _core
-from tenscope.lines import code_facts, snapshots, unseen  # noqa: F401  both make themselves known to the core
+from tenscope.lines import changes, code_facts, snapshots, unseen  # noqa: F401  they make themselves known to the core
 from tenscope.lines.expressions import parse
 
 __all__ = ["make_watcher", "unwrap", "watch", "watching"]
@@ -100,16 +100,15 @@ class _LastChanges(Sequence):
     def __init__(self, watcher: _core.Watcher):
         self._watcher = watcher
 
-    def _now(self) -> _core.Changes | tuple[()]:
+    def _now(self) -> _core.Changes | changes.NoChanges:
         last = self._watcher.last
-        return () if last is None else last
+        return changes.NoChanges() if last is None else last
 
     def __len__(self) -> int:
         return len(self._now())
 
     def __getitem__(self, index: int | slice | str) -> _core.Change | list[_core.Change]:
-        now = self._now()
-        return snapshots.no_changes_of(index, now) if isinstance(index, str) and not now else now[index]
+        return self._now()[index]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._now(), name)
@@ -133,6 +132,9 @@ def _options(
         raise ValueError(f'values is "full" or "stats", not {values!r}')
     if hook is not None and not callable(hook):
         raise TypeError("hook is a callable that gets each change")
+    for name, number in (("depth", depth), ("max_changes", max_changes)):
+        if not isinstance(number, int) or number < 0:
+            raise TypeError(f"{name} is a number, 0 or more, not {number!r}")
     on_change = hook
     if show:
         from tenscope.lines.show import printer
@@ -183,6 +185,6 @@ class watching:
             unseen.report(self._watcher, "watching", names, frame.f_globals)
 
     @property
-    def changes(self) -> _core.Changes | tuple[()]:
+    def changes(self) -> _core.Changes | changes.NoChanges:
         last = self._watcher.last
-        return () if last is None else last
+        return changes.NoChanges() if last is None else last

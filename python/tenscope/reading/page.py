@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenscope import _core
+from tenscope.notebook import markup
+from tenscope.recording.say import say
 
 if TYPE_CHECKING:
     from tenscope.remote import Place
@@ -49,14 +50,23 @@ def of_array(array: np.ndarray, name: str = "tensor") -> str:
 
 def bundle(text: str, make: Callable[[], str], height: int = 640) -> dict[str, str]:
     """What a notebook shows: the page in a frame of its own, and the text where there is none to be had."""
-    shown = {"text/plain": text}
+    shown = _frame(make, height)
+    return {"text/plain": text, "text/html": shown} if shown else {"text/plain": text}
+
+
+def folded(make: Callable[[], str], height: int = 640) -> str:
+    """The page below a report: it opens by a click."""
+    frame = _frame(make, height)
+    return markup.page(f"<details><summary>In the viewer</summary>{frame}</details>") if frame else ""
+
+
+def _frame(make: Callable[[], str], height: int) -> str:
     try:
         page = make()
     except Exception as error:  # a notebook that shows nothing is worse than one that shows less
-        print(f"tenscope: cannot show the page: {error}", file=sys.stderr)
-        return shown
-    frame = (
+        say(f"cannot show the page: {error}")
+        return ""
+    return (
         f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts" loading="lazy" '
         f'style="width:100%;height:{height}px;border:1px solid #8884;border-radius:6px"></iframe>'
     )
-    return shown | {"text/html": frame}

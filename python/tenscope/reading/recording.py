@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
+import operator
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -28,6 +28,8 @@ def open(path: str | os.PathLike[str] = "runs", *, storage_options: dict[str, An
     A URL (`s3://bucket/runs/a`) is read through fsspec and a local cache (docs/parallel.md); `storage_options` are
     those of fsspec's file system: keys, an endpoint.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"open takes the folder of a run, or of runs, not {path!r}")
     place = remote.place_of(path, storage_options)
     with remote.reading(place):
         return Recording(_core.Reader(place.path), place=place)
@@ -188,6 +190,9 @@ class Event:
     def __repr__(self) -> str:
         return f"<{show.event_line(self)}>"
 
+    def _repr_html_(self) -> str:
+        return show.event_html(self)
+
 
 class Recording:
     """A run that is read, as `tenscope.open` gives it: `run["name", step, call]`; fewer indices mean the latest value.
@@ -273,6 +278,8 @@ class Recording:
 
     def names(self, pattern: str = "*") -> list[str]:
         """The names of values, in order of first appearance; * and ? match as in file names."""
+        if not isinstance(pattern, str):
+            raise TypeError(f"a pattern of names is text, not {pattern!r}")
         if pattern == "*" and self._rank is None:
             return self._reader.names()
         found = dict.fromkeys(e.name for e in self.find(pattern) if e.kind in ("value", "change"))
@@ -297,6 +304,9 @@ class Recording:
         self, name: str = "", *, step: int | None = None, call: int | None = None, kind: str | None = None
     ) -> Iterator[Event]:
         """The events in order of writer and time; `name` is a glob."""
+        if not isinstance(name, str):
+            raise TypeError(f"a name, or a pattern of names, is text, not {name!r}")
+        step, call = _number("step", step), _number("call", call)
         if self._rank is None and not name and step is None and call is None and kind is None:
             return (Event(self._reader, id) for id in range(len(self._reader)))
         ids = self._reader.find(name, step, call, self._rank, kind)
@@ -381,7 +391,7 @@ class Recording:
             if step is not None and step not in steps:
                 return f"no step {step} of {name}, it has {show.ranges(steps)}: {self.path}"
             return f"no call {call} of {name} in step {step}: {self.path}"
-        close = difflib.get_close_matches(name, self.names(), n=3)
+        close = _core.nearest(name, self.names())
         hint = f" (did you mean {' or '.join(close)}?)" if close else ""
         lost = "".join(f"; {loss}" for loss in self.losses if loss.events)
         return f"no value named {name}{hint}: {self.path}{lost}"
@@ -435,7 +445,16 @@ def _split(key: str | tuple) -> tuple[str, Any, int | None]:
     if not 1 <= len(parts) <= 3 or not isinstance(parts[0], str):
         raise UsageError("index a recording as run[name], run[name, step] or run[name, step, call]")
     name, step, call = (*parts, None, None)[:3]
-    return name, step, call
+    return name, step if isinstance(step, slice) else _number("step", step), _number("call", call)
+
+
+def _number(what: str, value: Any) -> int | None:
+    if value is None or type(value) is int:
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"a {what} is an int, not {value!r}") from None
 
 
 def _revived(name: str, meta: dict[str, Any], value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenscope import _core
+from tenscope.notebook import markup
 
 if TYPE_CHECKING:
     from tenscope.reading.recording import Event, Recording
@@ -45,6 +45,11 @@ def ranges(steps: Sequence[int]) -> str:
 def brief(value: Any, width: int = 40) -> str:
     text = repr(value)
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def brief_name(name: str, most: int = 160) -> str:
+    """The middle of a long name goes, as on a terminal."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[-most // 2 :]}"
 
 
 def marks(stats: Any) -> str:
@@ -117,18 +122,42 @@ def recording_text(run: Recording) -> str:
 
 
 def recording_html(run: Recording) -> str:
-    def cells(row: Sequence[str], tag: str) -> str:
-        return "".join(
-            f'<{tag} style="text-align:{"left" if i < 4 else "right"}">{html.escape(c)}</{tag}>'
-            for i, c in enumerate(row)
-        )
-
     rows = _rows(run)
+    shown = []
+    for name, *cells, marked in rows[:_ROWS]:
+        cells = [markup.text(cell) for cell in cells]
+        shown.append([markup.toned("name", brief_name(name)), *cells, markup.toned("bad", marked) if marked else ""])
     more = max(len(run.names()) - _ROWS, 0)
-    body = "".join(f"<tr{' style=color:#b00020' if row[-1] else ''}>{cells(row, 'td')}</tr>" for row in rows[:_ROWS])
-    tail = f"<p>… and {more} more names</p>" if more else ""
-    problems = "".join(f"<li>{html.escape(line)}</li>" for line in _troubles(run))
-    return (
-        f"<div><p><b>{html.escape(_head(run))}</b></p><table><thead><tr>{cells(_COLUMNS, 'th')}</tr></thead>"
-        f"<tbody>{body}</tbody></table>{tail}{f'<ul>{problems}</ul>' if problems else ''}</div>"
+    return markup.page(
+        markup.headline(_head(run))
+        + (markup.table(_COLUMNS, shown, right=range(4, 8)) if shown else "")
+        + (markup.below(f"… and {more} more names") if more else "")
+        + "".join(f"<p>{markup.toned('note', line)}</p>" for line in _troubles(run))
     )
+
+
+def event_html(event: Event) -> str:
+    """What it is, then what it was and where it came from."""
+    rows = [("moment", markup.text(_moment(event)))]
+    if event.is_tensor:
+        stats = event.stats
+        kept = "" if event.stored else ", no bytes kept"
+        rows.append(("tensor", markup.text(f"{event.dtype} {list(event.shape)} on {event.device}{kept}")))
+        names = ("mean", "std", "min", "max", "l2")
+        rows.append(("statistics", markup.text(", ".join(f"{n} {number(getattr(stats, n)) or '-'}" for n in names))))
+        if marks(stats):
+            rows.append(("not finite", markup.toned("bad", marks(stats))))
+    elif event.value is not None:
+        rows.append(("value", f"<code>{markup.text(brief(event.value, 400))}</code>"))
+    for what in ("scope", "io", "phase", "cls", "site"):
+        if getattr(event, what):
+            rows.append((what, markup.text(brief_name(getattr(event, what)))))
+    if event.meta:
+        rows.append(("meta", f"<code>{markup.text(brief(event.meta, 400))}</code>"))
+    head = f"{event.kind} {brief_name(event.name)}".strip()
+    return markup.page(markup.headline(head) + markup.fields(rows))
+
+
+def _moment(event: Event) -> str:
+    where = f"step {event.step}" + (f", call {event.call}" if event.call > 0 else "")
+    return where + (f", rank {event.rank}" if event.rank else "") + event.time.strftime(", %Y-%m-%d %H:%M:%S UTC")

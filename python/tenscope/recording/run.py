@@ -96,8 +96,10 @@ class Run(_core.Run):
         if hasattr(self, "held"):
             return  # joined: it records already
         check_name(name)
-        if rank is not None and rank < 0:
-            raise UsageError(f"a rank is 0 or more, not {rank}")
+        if rank is not None and not (isinstance(rank, int) and rank >= 0):
+            raise UsageError(f"a rank is a number, 0 or more, not {rank!r}")
+        if not isinstance(base, (str, os.PathLike)):
+            raise TypeError(f"the first argument is the folder for runs, not {base!r}")
         if replace and not name:
             raise UsageError("replace=True needs the name of the run that is to be replaced")
         if name and rank is not None:  # nothing to agree on
@@ -201,6 +203,7 @@ class Run(_core.Run):
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "recording" if self.enabled else "disabled"
+        state = state if self.path.is_dir() else "off, there is no folder"
         lost = f", {self.dropped} dropped" if self.dropped else ""
         return (
             f"<tenscope.Run {self.path} rank {self.rank} of {self.world_size}, step {self.current_step}, {state}{lost}>"

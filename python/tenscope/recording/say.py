@@ -1,4 +1,4 @@
-"""One line to the person at the terminal, on stderr, where Python has one."""
+"""One line to the person at the terminal, on stderr, where Python has one; or below the cell of a notebook."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import contextlib
 import os
 import sys
 
+from tenscope.notebook import kernel
+
 
 def say(text: str) -> None:
-    if sys.stderr is not None:
+    if sys.stderr is not None and not kernel.say(f"tenscope: {text}"):
         with contextlib.suppress(OSError, ValueError):
             print(f"tenscope: {text}", file=sys.stderr, flush=True)
 
