@@ -142,6 +142,10 @@ docs: build  ## the documentation site in build/site; a link that leads nowhere 
 wheel: setup  ## a repaired wheel in wheelhouse/, tried in an empty venv
 	@tools/wheel.sh
 
+.PHONY: wheels
+wheels: setup  ## wheels for all Pythons and the sources, each tried, in wheelhouse/: a release
+	@tools/wheel.sh all
+
 .PHONY: clean
 clean:  ## remove what was built (not .venv)
 	rm -rf build dist wheelhouse

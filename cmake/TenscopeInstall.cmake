@@ -21,26 +21,43 @@ target_link_libraries(tenscope_shared PRIVATE tenscope_flags tenscope_sdk "$<LIN
 target_link_options(tenscope_shared PRIVATE -Wl,--version-script=${exports} -Wl,-Bsymbolic-functions
                                             $<$<CONFIG:Release>:-Wl,--strip-all>)
 
-# Library, headers and CMake package below the given folders. The rest are words for install().
+# Library, headers, CMake package and pkg-config file below the given folders. The rest are words for install().
 function(tenscope_install_library library_folder include_folder)
   set(library ${library_folder}/libtenscope.so.${so_version})
   set(package_folder ${library_folder}/cmake/tenscope)
-  set(config ${PROJECT_BINARY_DIR}/${package_folder}/tenscopeConfig.cmake)
-  set(version ${PROJECT_BINARY_DIR}/${package_folder}/tenscopeConfigVersion.cmake)
+  set(made ${PROJECT_BINARY_DIR}/installed/${library_folder})
+  set(config ${made}/tenscopeConfig.cmake)
+  set(version ${made}/tenscopeConfigVersion.cmake)
   configure_package_config_file(cmake/tenscopeConfig.cmake.in ${config} INSTALL_DESTINATION ${package_folder}
                                 PATH_VARS library include_folder)
   write_basic_package_version_file(${version} COMPATIBILITY SameMinorVersion)
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${library_folder}/pkgconfig
+             OUTPUT_VARIABLE prefix)
+  configure_file(cmake/tenscope.pc.in ${made}/tenscope.pc @ONLY)
   install(TARGETS tenscope_shared LIBRARY DESTINATION ${library_folder} ${ARGN} ${namelink})
   install(DIRECTORY include/tenscope DESTINATION ${include_folder} ${ARGN})
   install(FILES ${config} ${version} DESTINATION ${package_folder} ${ARGN})
+  install(FILES ${made}/tenscope.pc DESTINATION ${library_folder}/pkgconfig ${ARGN})
 endfunction()
 
-# In a wheel, which cannot hold links, it lies in the Python package.
-set(component COMPONENT development)
-if(SKBUILD)
-  set(namelink NAMELINK_SKIP)
-  tenscope_install_library(tenscope/lib tenscope/include COMPONENT wheel)
-  unset(namelink)
-  list(APPEND component EXCLUDE_FROM_ALL)
+# What `cmake --install` installs, in any build tree: the library and, unless another component is asked for, the command
+# line program.
+set(link tenscope)
+tenscope_install_library(${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES LICENSE THIRD-PARTY-LICENSES.txt DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
+if(TENSCOPE_CLI)
+  install(TARGETS tenscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 endif()
-tenscope_install_library(${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_INCLUDEDIR} ${component})
+
+# What goes into a wheel, and is installed by scikit-build-core alone (pyproject.toml): the extension, the program, and
+# the library in the Python package. A wheel cannot hold links.
+if(SKBUILD)
+  set(wheel COMPONENT wheel EXCLUDE_FROM_ALL)
+  set(link :libtenscope.so.${so_version})
+  set(namelink NAMELINK_SKIP)
+  tenscope_install_library(tenscope/lib tenscope/include ${wheel})
+  install(TARGETS _core LIBRARY DESTINATION tenscope ${wheel})
+  if(TENSCOPE_CLI)
+    install(TARGETS tenscope RUNTIME DESTINATION "${SKBUILD_SCRIPTS_DIR}" ${wheel})
+  endif()
+endif()

@@ -10,46 +10,18 @@ import numpy as np
 import pytest
 import tenscope
 from hand_written_run import tenscope as command
+from installed import CMAKE, ROOT, install, newest_build, run
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="once is enough, and torch has every dtype")
 torch = pytest.importorskip("torch") if sys.version_info[:2] == (3, 11) else None
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def newest_build():
-    """The newest build tree without sanitizers that has the library."""
-
-    def is_plain(build):
-        return "TENSCOPE_SANITIZE:STRING=\n" in (build / "CMakeCache.txt").read_text()
-
-    libraries = (ROOT / "build").glob("*/libtenscope.so")
-    builds = sorted(libraries, key=lambda path: path.stat().st_mtime)
-    builds = [path.parent for path in builds if is_plain(path.parent)]
-    if not builds:
-        pytest.fail("the library is not built (cmake --build build/release)")
-    return builds[-1]
-
-
-def run(*words):
-    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
-CMAKE = shutil.which("cmake") or str(Path(sys.executable).with_name("cmake"))
 CLANG = shutil.which("clang++") or shutil.which("clang++-19")
 
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory):
-    """Where the library is installed, with a program beside it. It has been moved after it was installed."""
-    folder = tmp_path_factory.mktemp("installed")
-    run(CMAKE, "--install", newest_build(), "--component", "development", "--prefix", folder / "first")
-    (folder / "first").rename(folder / "prefix")
-    (folder / "prefix" / "bin").mkdir()
-    shutil.copy(newest_build() / "src" / "cli" / "tenscope", folder / "prefix" / "bin")
-    return folder / "prefix"
+    """Where the library is installed, and the program. It has been moved after it was installed."""
+    return install(tmp_path_factory.mktemp("installed"))
 
 
 def compilers():

@@ -118,6 +118,9 @@ int run(int argc, char** argv, Output& output, UrlWords& urls) {
   app.add_flag_callback(
       "--cmake-dir", [] { throw CLI::CallForVersion(cmake_dir(), 0); },
       "Print the folder that CMake finds the C++ library by, and exit");
+  app.add_flag_callback(
+      "--pkgconfig-dir", [] { throw CLI::CallForVersion(pkgconfig_dir(), 0); },
+      "Print the folder that pkg-config finds it by, and exit");
   app.require_subcommand(1);
   Action action;
   for (const Command& command : commands()) {

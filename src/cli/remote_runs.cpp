@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cli/python.hpp"
+#include "core/old_wait.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::cli {

@@ -47,7 +47,9 @@ bool is_same_distribution(const Stats& a, const Stats& b) {
   const double n = std::max(1.0, elements(a) - 3);  // of a few numbers the deviation itself is uncertain
   // The logarithm of a deviation of n normal numbers is off by 1 / sqrt(2 n).
   if (std::abs(std::log(b.std / a.std)) > kDrawErrors / std::sqrt(n)) return false;
-  if (std::abs(b.mean - a.mean) > kDrawErrors * std::hypot(a.std, b.std) / std::sqrt(n)) return false;
+  // In long double, as the hypot of doubles would ask for glibc 2.35.
+  const auto spread = static_cast<double>(std::hypot(static_cast<long double>(a.std), b.std));
+  if (std::abs(b.mean - a.mean) > kDrawErrors * spread / std::sqrt(n)) return false;
   const auto zeros = static_cast<double>(a.zero + b.zero);
   if (std::abs(static_cast<double>(b.zero - a.zero)) > kDrawErrors * std::sqrt(zeros)) return false;
   if (a.count < thresholds::kDrawTailElements) return true;

@@ -97,7 +97,8 @@ std::optional<TensorRecord> fold_summaries(const Fold& fold, std::size_t taken,
 TensorRecord join_summaries(std::span<const TensorRecord> parts, Shape shape) {
   TensorRecord whole{.dtype = parts.front().dtype, .shape = std::move(shape), .device = parts.front().device};
   Stats& all = whole.stats;
-  double sum = 0, l2 = 0;
+  double sum = 0;
+  long double l2 = 0;  // the hypot of doubles would ask for glibc 2.35
   for (const TensorRecord& part : parts) {
     const Stats& one = part.stats;
     all.count += one.count;
@@ -121,8 +122,8 @@ TensorRecord join_summaries(std::span<const TensorRecord> parts, Shape shape) {
   const auto count = static_cast<double>(finite_count(all));
   if (count == 0) return whole;
   all.mean = sum / count;
-  all.l2 = l2;
-  const double root_mean_square = l2 / std::sqrt(count);
+  all.l2 = static_cast<double>(l2);
+  const double root_mean_square = all.l2 / std::sqrt(count);
   all.std =
       std::sqrt(std::max(0.0, root_mean_square - all.mean)) * std::sqrt(std::max(0.0, root_mean_square + all.mean));
   return whole;

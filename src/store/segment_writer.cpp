@@ -19,6 +19,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/old_wait.hpp"
 #include "store/segment_header.hpp"
 #include "store/segment_layout.hpp"
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compare/run_diff.hpp"
+#include "core/old_wait.hpp"
 #include "tenscope/error.hpp"
 #include "viewer/lost_pages.hpp"
 #include "viewer/memory.hpp"
