@@ -89,7 +89,15 @@ Catalog::Catalog(const Side& side, const Catalog* before, const Progress& progre
     });
     counts_.push_back(count);
   }
-  index();
+  // Of a single writer that has gone on, only what has come is looked at.
+  const bool is_longer = before != nullptr && counts_.size() == 1 && before->counts_.size() == 1 &&
+                         before->rows_.size() == before->counts_[0] && before->counts_[0] <= counts_[0];
+  if (!is_longer) return index(0);
+  names_ = before->names_;
+  events_ = before->events_;
+  steps_ = before->steps_;
+  for (const TextId name : names_) ids_.emplace(texts_[name], name);
+  index(before->rows_.size());
 }
 
 void Catalog::read(const Side& side, EventId begin, EventId end, const std::function<void(std::size_t)>& progress) {
@@ -124,8 +132,8 @@ void Catalog::read(const Side& side, EventId begin, EventId end, const std::func
       });
 }
 
-void Catalog::index() {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
+void Catalog::index(std::size_t from) {
+  for (std::size_t i = from; i < rows_.size(); ++i) {
     const EventRow& row = rows_[i];
     if (row.is_unreadable) continue;
     const bool is_of_step =

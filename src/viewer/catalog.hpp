@@ -69,7 +69,7 @@ class Catalog {
 
  private:
   void read(const Side& side, EventId begin, EventId end, const std::function<void(std::size_t)>& progress);
-  void index();
+  void index(std::size_t from);  // of the rows from there on
 
   Texts texts_;
   std::vector<EventRow> rows_;

@@ -338,8 +338,8 @@ export function arrange(
     const cell = { width: pane.width / view.cols, height: pane.height / view.rows };
     const covered = Math.min(pane.width, extent.cols * cell.width) * Math.min(pane.height, extent.rows * cell.height);
     const square = Math.min(cell.width / cell.height, cell.height / cell.width);
-    // A little more for panes side by side, so that small gains do not stack them.
-    const score = covered * Math.sqrt(square) * (1 + 0.08 * across);
+    // A little more for panes side by side, so that small gains do not stack them, and less for places that stay empty.
+    const score = covered * Math.sqrt(square) * (1 + 0.08 * across) * count / (across * down);
     if (score > bestScore) {
       bestScore = score;
       best = across;
