@@ -92,7 +92,10 @@ Catalog::Catalog(const Side& side, const Catalog* before, const Progress& progre
   // Of a single writer that has gone on, only what has come is looked at.
   const bool is_longer = before != nullptr && counts_.size() == 1 && before->counts_.size() == 1 &&
                          before->rows_.size() == before->counts_[0] && before->counts_[0] <= counts_[0];
-  if (!is_longer) return index(0);
+  if (!is_longer) {
+    index(0);
+    return;
+  }
   names_ = before->names_;
   events_ = before->events_;
   steps_ = before->steps_;

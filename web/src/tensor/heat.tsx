@@ -573,7 +573,11 @@ function clipped_text(of: Of, scale: Scale, state: PaneState): string {
     const sign = scale.isSequential ? "" : "±";
     return `clipped at ${sign}${format_number(scale.limit, 3)} of ${format_number(found.abs, 4)}`;
   }
-  if (found.abs === 0) return of === "a" || of === "b" ? "all zero" : "no difference in this slice";
+  if (found.abs === 0) {
+    const isFinite = found.nan + found.pos_inf + found.neg_inf === 0;
+    const where = isFinite ? "" : " but for what is not finite";
+    return of === "a" || of === "b" ? `all zero${where}` : `no difference in this slice${where}`;
+  }
   return `${format_number(found.min, 4)} to ${format_number(found.max, 4)}`;
 }
 

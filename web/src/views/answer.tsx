@@ -110,7 +110,7 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
           <span class={`chip big ${tone}`}>{answer.verdict}</span>
           <span class="muted">{answer.coverage}</span>
         </div>
-        <h1 class="headline">{answer.headline}</h1>
+        <h1 class="headline">{answer.verdict === "healthy" ? "Nothing looks wrong" : answer.headline}</h1>
         {answer.of === "diff" ? <Coverage answer={answer} /> : null}
       </div>
       {answer.of === "check" || answer.of === "diff" ? <Strip state={state} place={place ?? null} /> : null}
@@ -250,7 +250,7 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
 const kGoodTitles: Record<string, string> = {
   equal: "All that both have is equal, bit for bit",
   noise: "Nothing but rounding noise",
-  healthy: "Nothing is wrong with this recording",
+  healthy: "No rule of tenscope check holds",
   nothing: "Nothing could be compared",
   unknown: "Not enough was kept to say more",
 };

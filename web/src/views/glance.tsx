@@ -3,9 +3,10 @@
 import { h } from "../lib/jsx.ts";
 import { computed, effect, signal } from "../lib/signals.ts";
 import { Canvas } from "../lib/virtual.tsx";
+import { paints } from "../lib/paint.ts";
 import { number_text } from "../lib/text.ts";
 import { paint_tile, palette_of, reduce_tile, reduction, to_canvas } from "../tensor/paint.ts";
-import { default_slice, format_slice, show_index } from "../tensor/slicing.ts";
+import { default_slice, format_slice, type Picture as Slice, place_of, show_index } from "../tensor/slicing.ts";
 import { limit_of, make_scale, type Scale } from "../tensor/scale.ts";
 import { decode_tile, type Tile } from "../tensor/tile.ts";
 import { kOverview } from "../tensor/model.ts";
@@ -17,6 +18,7 @@ interface Seen {
   tile: Tile;
   of: "a" | "diff";
   slice: string | null;
+  picture: Slice;
   at: readonly number[] | null;
 }
 
@@ -45,7 +47,7 @@ async function look(state: State, place: Place, answer: Answer, signal: AbortSig
   const slice = isUsual ? null : format_slice(parts, shape);
   const size = { h: kOverview, w: kOverview };
   const tile = decode_tile(await state.source.bytes("/api/tile", { side, event, of, slice, ...size }, signal));
-  return { tile, of, slice, at: found.index };
+  return { tile, of, slice, at: found.index, picture: { shape, parts, isTransposed: false, isFolded: false } };
 }
 
 function to_bad(detail: EventDetail): number {
@@ -103,6 +105,18 @@ export function Picture(props: { state: State; place: Place; answer: Answer }): 
             paint_tile(small, "peak", of, palette_of(of.isSequential, state.theme.peek()), words);
             g.imageSmoothingEnabled = false;
             g.drawImage(to_canvas(words, small.width, small.height), 0, 0, width, height);
+            const place = now.at && place_of(now.picture, now.at);
+            if (!place) return;
+            // A ring around the element, which may be smaller than a pixel.
+            const x = (place[1] + 0.5) / now.tile.ofCols * width, y = (place[0] + 0.5) / now.tile.ofRows * height;
+            const p = paints(state.theme.peek());
+            for (const [wide, color] of [[4, p.panel], [1.5, p.ink]] as const) {
+              g.lineWidth = wide;
+              g.strokeStyle = color;
+              g.beginPath();
+              g.arc(x, y, 7, 0, 2 * Math.PI);
+              g.stroke();
+            }
           }}
         />
       </span>

@@ -1,7 +1,7 @@
 // The modules as a table with columns, or as nested boxes in which repeats are folded into one.
 
 import { h } from "../lib/jsx.ts";
-import { computed, signal } from "../lib/signals.ts";
+import { computed, effect, signal } from "../lib/signals.ts";
 import { VirtualList } from "../lib/virtual.tsx";
 import { num } from "../lib/paint.ts";
 import { name_filter } from "../lib/fuzzy.ts";
@@ -27,7 +27,7 @@ export function ModulesView(state: State): Node {
   // Once, the module in which it starts is brought into view.
   let isPlaced = false;
   const first_row = (): number | null => {
-    const place = state.answer.peek()?.places[0];
+    const place = state.answer()?.places[0];
     if (isPlaced || !place || filter.peek() !== "") return null;
     isPlaced = true;
     const rows = tree_rows(state.modules.peek()?.nodes ?? [], state.collapsed.peek(), null);
@@ -203,7 +203,11 @@ function Tree(props: TreeProps): Node {
   const columns = two ? kColumns : kColumns.replace("82px 64px", "0 0");
   const longest = nodes.reduce((most, node) => Math.max(most, node.duration_s ?? 0), 0);
   const rows = computed(() => tree_rows(nodes, state.collapsed(), filter.trim() === "" ? null : name_filter(filter)));
-  const active = signal<number | null>(props.start());
+  const active = signal<number | null>(null);
+  effect(() => {
+    const row = props.start();
+    if (row !== null && active.peek() === null) active.set(row);
+  });
   const move = (to: number) =>
     active.update((now) => Math.max(0, Math.min(rows.peek().length - 1, now === null ? 0 : now + to)));
   const current = () => active.peek() === null ? null : rows.peek()[active.peek()!]?.node ?? null;
