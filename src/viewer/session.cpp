@@ -116,9 +116,9 @@ void Session::look_again() {
 }
 
 State Session::state_after(std::uint64_t revision) const {
-  constexpr std::chrono::milliseconds kMoment{100};
+  constexpr std::chrono::milliseconds kMoment{400};
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kMoment, [&] { return state_.revision != revision; });
+  changed_.wait_for(lock, kMoment, [&] { return state_.revision != revision || (is_idle_ && !is_asked_); });
   return state_;
 }
 

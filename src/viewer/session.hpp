@@ -61,7 +61,7 @@ class Session {
   void wait() const;                                    // until everything of this moment is worked out
   // Asks for a look whether a run has grown; returns at once.
   void look_again();
-  // What is known once that is more than at `revision`, or after a moment.
+  // What is known once that is more than at `revision`, or there is nothing more, or a moment has passed.
   State state_after(std::uint64_t revision) const;
 
  private:

@@ -339,7 +339,7 @@ export function arrange(
     const covered = Math.min(pane.width, extent.cols * cell.width) * Math.min(pane.height, extent.rows * cell.height);
     const square = Math.min(cell.width / cell.height, cell.height / cell.width);
     // A little more for panes side by side, so that small gains do not stack them, and less for places that stay empty.
-    const score = covered * Math.sqrt(square) * (1 + 0.08 * across) * count / (across * down);
+    const score = covered * Math.sqrt(square) * (1 + 0.12 * across) * count / (across * down);
     if (score > bestScore) {
       bestScore = score;
       best = across;
