@@ -186,8 +186,8 @@ export function TableView(state: State): Node {
   );
   const two = state.hasTwo.peek();
   const columns = two
-    ? "minmax(220px, 1fr) 60px 76px 96px 56px 60px 112px 76px 150px"
-    : "minmax(220px, 1fr) 60px 76px 110px 56px 70px 190px";
+    ? "minmax(220px, 1.4fr) 60px 76px 96px 56px 60px 112px 76px minmax(150px, 1fr)"
+    : "minmax(220px, 1.4fr) 60px 76px 110px 56px 70px minmax(190px, 1fr)";
 
   return (
     <div class="column">
