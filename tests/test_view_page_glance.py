@@ -1,4 +1,4 @@
-"""What the page of `tenscope view` shows at a glance: a picture on the answer, numbers over steps, and where a NaN is."""
+"""What the page of `tenscope view` shows at a glance: a picture of the tensor, numbers over steps, where a NaN is."""
 
 # ruff: noqa: F811  (fixtures are imported)
 
@@ -101,7 +101,8 @@ def test_a_nan_is_strong_at_its_step_and_faint_at_others(show, folder):
 
 
 def test_wide_cells_of_the_timeline_have_their_numbers(show, folder):
-    sizes = [float(np.abs(np.asarray(tenscope.open(folder / "good")["net.output", step])).max()) for step in range(STEPS)]
+    run = tenscope.open(folder / "good")
+    sizes = [float(np.abs(np.asarray(run["net.output", step])).max()) for step in range(STEPS)]
     with serving(folder / "good") as served:
         tab = show(served, "timeline")
         drawn = tab.until(lambda: tab.drawn(".matrix canvas"), lambda found: any("." in text for text, *_ in found))

@@ -1,4 +1,4 @@
-"""Every key of the page of `tenscope view`: what `?` lists in a view is pressed here, and does what it says there."""
+"""Every key of the page of `tenscope view` does what `?` says of it, and every link leads somewhere."""
 
 # ruff: noqa: F811  (fixtures are imported)
 
@@ -66,14 +66,23 @@ def meanings(tab, title):
     return found
 
 
+def press(tab, what, keys, wanted):
+    """Presses keys, and waits for what is to come of them: parts of the address, or what is seen."""
+
+    def place():
+        return {"view": tab.view} | tab.parameters
+
+    def is_done():
+        return wanted() if callable(wanted) else wanted.items() <= (dict.fromkeys(wanted) | place()).items()
+
+    for key in keys.split():
+        tab.press(key)
+    tab.until(lambda: is_done() or (keys, what, hint(tab), place()), lambda seen: seen is True)
+
+
 def press_all(tab, table):
-    """Presses the keys of each row, and waits for what is to come of them: parts of the address, or what is seen."""
-    for what, keys, wanted in table:
-        for key in keys.split():
-            tab.press(key)
-        place = lambda: {"view": tab.view} | tab.parameters  # noqa: E731
-        is_done = wanted if callable(wanted) else lambda of=wanted: of.items() <= (dict.fromkeys(of) | place()).items()
-        tab.until(lambda: is_done() or (keys, what, hint(tab), place()), lambda seen: seen is True)
+    for row in table:
+        press(tab, *row)
     return {what for what, _, _ in table}
 
 
@@ -408,3 +417,33 @@ def test_the_list_of_runs(show, folder):
         assert meanings(tab, "This view") == tried | {"open, or compare"}
         press_all(tab, [("open, or compare", "Enter", lambda: tab.view == "answer" and "against" in tab.parameters)])
         assert {tab.parameters["run"], tab.parameters["against"]} == {"good", "bad"}
+
+
+def test_every_link_leads_somewhere(show, served):
+    tab = show(served)
+    tab.until_text(".headline", "divergence")
+    links = set()
+    for view, ready in (
+        ("answer", ".glance-text"),
+        ("timeline", ".matrix canvas"),
+        ("modules", ".grid-row"),
+        ("table", ".grid-row"),
+        ("calls", ".icicle canvas"),
+        ("tensor?name=left.output&step=1", ".tv-related a"),
+    ):
+        tab.page.evaluate("(hash) => location.hash = hash", f"#/{view}")
+        tab.until(lambda ready=ready: tab.one(ready).count() > 0)
+        links |= set(tab.page.evaluate("[...document.querySelectorAll('a[href]')].map((a) => a.getAttribute('href'))"))
+    assert len(links) > 15 and all(link.startswith("#/") for link in links), links
+    for link in sorted(links):
+        tab.page.evaluate("(hash) => location.hash = hash", link)
+        wanted, _, query = link.removeprefix("#/").partition("?")
+        tab.until(lambda wanted=wanted: tab.view == wanted and tab.one("main.view .skeleton").count() == 0)
+        if "name=" in query and wanted == "tensor":
+            tab.until(lambda: tab.one(".tv-title h1").inner_text() == tab.parameters["name"])
+        # A tab by itself names no tensor; a click on it opens the one that the answer is about.
+        assert tab.one(".failure").count() == 0 or link == "#/tensor", link
+    tab.go("answer")
+    tab.until_text(".headline", "divergence")
+    tab.one(".tab", has_text="Tensor").click()
+    tab.until_text(".tv-title h1", "left.output")

@@ -46,8 +46,8 @@ struct SessionOptions {
   std::array<std::string, 2> shown_paths;  // as people know them; empty: as they are opened
 };
 
-// One or two things that are looked at. A thread of its own reads and compares them, and follows runs that grow. While a
-// run grows another thread looks for what is wrong with it, so that following need not wait for that.
+// One or two things that are looked at. A thread of its own reads and compares them, and follows runs that grow. While
+// a run grows another thread looks for what is wrong with it, so that following need not wait for that.
 class Session {
  public:
   // Paths of runs or files; `b` may be empty. Throws where one cannot be opened.

@@ -378,7 +378,7 @@ export class TensorModel {
       const load = async (): Promise<void> => {
         let id = event;
         if (id === null) {
-          if (name === null) throw new Error("No tensor was chosen.");
+          if (name === null) throw new Error("No tensor was chosen: the table has all of them, and Ctrl-K finds one.");
           const found = await app.source.json<Events>("/api/events", {
             side: side === "b" ? "b" : undefined,
             name,

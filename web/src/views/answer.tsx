@@ -77,7 +77,7 @@ function Working(props: { state: State }): Node {
   );
 }
 
-function place_patch(place: PlaceRef, side: "a" | "b") {
+export function place_patch(place: PlaceRef, side: "a" | "b") {
   return {
     view: "tensor",
     side,
