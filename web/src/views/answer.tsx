@@ -286,6 +286,8 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
   const { state, place, answer } = props;
   const last = place.last_agreeing;
   const two = state.hasTwo.peek();
+  const isThere = place.event_a !== null || place.event_b !== null;
+  const picture = isThere ? <Picture state={state} place={place} answer={answer} /> : null;
   return (
     <section class={`card ${answer.of === "files" ? "" : verdict_class(answer.verdict)}`}>
       <header class="card-head">
@@ -372,11 +374,16 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
               ]
               : null}
           </dl>
-          {place.event_a !== null || place.event_b !== null
-            ? <Picture state={state} place={place} answer={answer} />
-            : null}
+          {place.code ? null : picture}
         </div>
-        {place.code ? <CodeOfModule state={state} code={place.code} name={place.class || place.module} /> : null}
+        {place.code
+          ? (
+            <div class="card-beside">
+              <CodeOfModule state={state} code={place.code} name={place.class || place.module} />
+              {picture}
+            </div>
+          )
+          : null}
       </div>
       {place.commands.length > 0
         ? (
