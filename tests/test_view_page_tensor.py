@@ -477,7 +477,7 @@ def test_odd_shapes(show, served, tensors):
     tab.until_at("tensor", slice="0,0,:,0,0,0,0,:")
     tab.page.evaluate("document.activeElement.blur()")
     tab.press("z")
-    tab.until(lambda: cells(tab), shows(eight[0, 0, :, 0, 0, 0, 0, :]))
+    tab.until(lambda: cells(tab), shows(eight[0, 0, :, 0, 0, 0, 0, :], least=6))
     tab.press("l")
     worst = np.unravel_index(np.abs(eight).argmax(), eight.shape)
     tab.until_text(".tv-where", index_text(worst))

@@ -69,19 +69,33 @@ TextId Texts::id(std::string_view text) {
   return id;
 }
 
+Rows::Rows(const Rows& other) : blocks_(other.blocks_), size_(other.size_) {
+  if (size_ % kBlock != 0) blocks_.back() = std::make_shared<std::vector<EventRow>>(*blocks_.back());
+}
+
+void Rows::push_back(const EventRow& row) {
+  if (size_ % kBlock == 0) {
+    blocks_.push_back(std::make_shared<std::vector<EventRow>>());
+    if (size_ > 0) blocks_.back()->reserve(kBlock);
+  }
+  blocks_.back()->push_back(row);
+  ++size_;
+}
+
 Catalog::Catalog(const Side& side, const Catalog* before, const Progress& progress)
     : texts_(before != nullptr ? before->texts_ : Texts()) {
   const std::size_t total = std::max<std::size_t>(1, side.event_count());
-  rows_.reserve(side.event_count());
+  // Of a single writer that has gone on, only what has come is looked at.
+  const bool is_longer = before != nullptr && side.writer_count() == 1 && before->counts_.size() == 1 &&
+                         before->counts_[0] <= side.event_count(0);
+  if (is_longer) rows_ = Rows(before->rows_);
   std::size_t first_before = 0;
   for (std::size_t writer = 0; writer < side.writer_count(); ++writer) {
     const std::size_t count = side.event_count(writer);
     std::size_t known = before != nullptr && writer < before->counts_.size() ? before->counts_[writer] : 0;
     if (known > count) known = 0;  // a ring has dropped its first events: all of them have moved
-    const auto from = rows_.size();
-    if (known > 0)
-      rows_.insert(rows_.end(), before->rows_.begin() + static_cast<std::ptrdiff_t>(first_before),
-                   before->rows_.begin() + static_cast<std::ptrdiff_t>(first_before + known));
+    const std::size_t from = is_longer ? 0 : rows_.size();
+    for (std::size_t i = 0; !is_longer && i < known; ++i) rows_.push_back(before->rows_[first_before + i]);
     if (before != nullptr && writer < before->counts_.size()) first_before += before->counts_[writer];
     const EventId begin = side.first_event(writer);
     read(side, static_cast<EventId>(begin + known), static_cast<EventId>(begin + count), [&](std::size_t done) {
@@ -89,7 +103,15 @@ Catalog::Catalog(const Side& side, const Catalog* before, const Progress& progre
     });
     counts_.push_back(count);
   }
-  index();
+  if (!is_longer) {
+    index(0);
+    return;
+  }
+  names_ = before->names_;
+  events_ = before->events_;
+  steps_ = before->steps_;
+  for (const TextId name : names_) ids_.emplace(texts_[name], name);
+  index(before->rows_.size());
 }
 
 void Catalog::read(const Side& side, EventId begin, EventId end, const std::function<void(std::size_t)>& progress) {
@@ -124,8 +146,8 @@ void Catalog::read(const Side& side, EventId begin, EventId end, const std::func
       });
 }
 
-void Catalog::index() {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
+void Catalog::index(std::size_t from) {
+  for (std::size_t i = from; i < rows_.size(); ++i) {
     const EventRow& row = rows_[i];
     if (row.is_unreadable) continue;
     const bool is_of_step =

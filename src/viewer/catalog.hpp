@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <span>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -49,6 +49,24 @@ struct EventRow {
   bool is_value() const { return kind == EventKind::Value || kind == EventKind::Change; }
 };
 
+// Rows in blocks. Those that are full are shared with every copy, as the catalogs of a run that grows are made of each
+// other, and are never written again.
+class Rows {
+ public:
+  Rows() = default;
+  Rows(const Rows& other);
+  Rows& operator=(const Rows&) = delete;
+  Rows& operator=(Rows&&) = default;
+  std::size_t size() const { return size_; }
+  const EventRow& operator[](std::size_t i) const { return (*blocks_[i / kBlock])[i % kBlock]; }
+  void push_back(const EventRow& row);
+
+ private:
+  static constexpr std::size_t kBlock = std::size_t{1} << 15;
+  std::vector<std::shared_ptr<std::vector<EventRow>>> blocks_;
+  std::size_t size_ = 0;
+};
+
 // The rows of a side, and which events have which name.
 class Catalog {
  public:
@@ -57,7 +75,7 @@ class Catalog {
   // `before` is the catalog of the same run when it was shorter: what it has is not read again.
   Catalog(const Side& side, const Catalog* before, const Progress& progress);
 
-  std::span<const EventRow> rows() const { return rows_; }
+  const Rows& rows() const { return rows_; }
   const EventRow& operator[](EventId id) const { return rows_[id]; }
   const Texts& texts() const { return texts_; }
   const std::string& text(TextId id) const { return texts_[id]; }
@@ -69,10 +87,10 @@ class Catalog {
 
  private:
   void read(const Side& side, EventId begin, EventId end, const std::function<void(std::size_t)>& progress);
-  void index();
+  void index(std::size_t from);  // of the rows from there on
 
   Texts texts_;
-  std::vector<EventRow> rows_;
+  Rows rows_;
   std::vector<std::size_t> counts_;  // of each writer
   std::vector<TextId> names_;
   std::unordered_map<TextId, std::vector<EventId>> events_;

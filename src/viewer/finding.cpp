@@ -320,9 +320,10 @@ class FindingWriter {
     event("event_a", 0, entry.status == EntryStatus::OnlyB ? std::nullopt : a);
     event("event_b", 1, entry.status == EntryStatus::OnlyA ? std::nullopt : b);
     std::vector<std::pair<std::string, std::string>> all;
-    if (!entry.message.empty()) all.emplace_back("what", entry.message);
+    const std::string difference = entry.tensor != nullptr ? summary_line(*entry.tensor) : "";
+    if (!entry.message.empty() && entry.message != difference) all.emplace_back("what", entry.message);
     if (entry.tensor != nullptr) {
-      all.emplace_back("difference", summary_line(*entry.tensor));
+      all.emplace_back("difference", difference);
       if (!entry.tensor->where.empty()) all.emplace_back("where", entry.tensor->where);
       if (!entry.tensor->relation.empty()) all.emplace_back("relation", entry.tensor->relation);
     }

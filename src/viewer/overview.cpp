@@ -109,7 +109,7 @@ class CellTable {
   void add_side(std::size_t side) {
     const Catalog& catalog = *state_.catalogs[side];
     std::map<std::pair<TextId, TextId>, std::size_t> own;  // by root and path, or 0 and the name
-    const auto rows = catalog.rows();
+    const Rows& rows = catalog.rows();
     // In the order of the calls, which is not that of the parameters at the start.
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const EventRow& row = rows[i];

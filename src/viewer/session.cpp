@@ -1,6 +1,8 @@
 #include "viewer/session.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -15,12 +17,20 @@ namespace tenscope::viewer {
 namespace fs = std::filesystem;
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Thrown by what reports progress, to leave a comparison that nobody waits for any more.
 struct Stopped {};
 
 bool has_many_writers(const Side& side) { return side.writer_count() > 1; }
+
+// Whether the numbers of its events change as it grows.
+bool is_renumbered(const std::shared_ptr<const Side>& side) { return side != nullptr && has_many_writers(*side); }
+
+// What is recorded at the same time goes before what is said of it.
+void leave_room_to_others() {
+#ifdef __linux__
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10);
+#endif
+}
 
 Finding judge_runs(const State& state, RunDiffOptions options, std::shared_ptr<const Pairs>& pairs,
                    const Catalog::Progress& progress) {
@@ -43,8 +53,8 @@ Finding judge_runs(const State& state, RunDiffOptions options, std::shared_ptr<c
   return diff;
 }
 
-Finding judge(const State& state, const RunDiffOptions& options, std::shared_ptr<const Pairs>& pairs,
-              const Catalog::Progress& progress) {
+Finding find(const State& state, const RunDiffOptions& options, std::shared_ptr<const Pairs>& pairs,
+             const Catalog::Progress& progress) {
   const Side& a = *state.sides[0];
   if (!state.is_pair()) return a.reader() != nullptr ? Finding(check_run(a.path())) : Finding();
   const Side& b = *state.sides[1];
@@ -87,6 +97,7 @@ std::shared_ptr<const Side> Session::open_side(std::size_t which) const {
 Session::~Session() {
   worker_.request_stop();
   changed_.notify_all();
+  worker_.join();
 }
 
 State Session::state() const {
@@ -96,7 +107,7 @@ State Session::state() const {
 
 void Session::wait() const {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return is_idle_; });
+  changed_.wait(lock, [&] { return is_idle_ && !is_judging_; });
 }
 
 void Session::look_again() {
@@ -106,20 +117,23 @@ void Session::look_again() {
 }
 
 State Session::state_after(std::uint64_t revision) const {
-  constexpr std::chrono::milliseconds kMoment{100};
+  constexpr std::chrono::milliseconds kMoment{400};
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kMoment, [&] { return state_.revision != revision; });
+  changed_.wait_for(lock, kMoment, [&] { return state_.revision != revision || (is_idle_ && !is_asked_); });
   return state_;
 }
 
-void Session::publish(State state) {
+template <class Change>
+void Session::publish(Change change) {
+  State before;  // outlives the lock; a request may still be at it
   {
     const std::lock_guard lock(mutex_);
-    state.revision = state_.revision + 1;
-    std::swap(state_, state);
+    before = state_;
+    change(state_);
+    ++state_.revision;
     changed_.notify_all();
   }
-  state = {};  // what it was before, unless a request is still at it
+  before = {};
   give_back_memory();
 }
 
@@ -161,49 +175,93 @@ std::optional<State> Session::reopen() {
   opening_ = opened_ - begin;
   if (!has_grown) return std::nullopt;
   // With several writers events have moved, and what was said of them is no longer found by their places.
-  const auto is_moved = [](const auto& side) { return side != nullptr && has_many_writers(*side); };
-  if (std::ranges::any_of(now.sides, is_moved)) now.pairs.reset();
+  if (std::ranges::any_of(now.sides, is_renumbered)) now.pairs.reset();
   return now;
 }
 
 void Session::read_and_judge(State now, const std::stop_token& stop) {
-  const auto report = [&](double from, double to) {
-    return [this, &stop, from, to](double done) {
-      if (stop.stop_requested()) throw Stopped();
-      progress_ = from + (to - from) * done;
-    };
-  };
   try {
-    const std::size_t count = now.is_pair() ? 2 : 1;
-    for (std::size_t i = 0; i < count; ++i) {
-      const double from = 0.3 * static_cast<double>(i) / static_cast<double>(count);
-      now.catalogs[i] = std::make_shared<Catalog>(*now.sides[i], now.catalogs[i].get(),
-                                                  report(from, from + 0.3 / static_cast<double>(count)));
-    }
-    publish(now);
-    // While a run is being written its health is looked at now and then, and once more at its end.
-    const auto begin = Clock::now();
-    if (now.is_running() && now.finding != nullptr &&
-        begin - judged_ < std::max<Clock::duration>(std::chrono::seconds(2), 5 * judging_))
-      return;
-    const std::size_t lost = lost_page_count();
-    auto found = std::make_shared<Finding>(judge(now, options_.diff, now.pairs, report(0.3, 1)));
-    if (lost_page_count() != lost)
-      throw Error(ErrorCode::Corrupt, "a file was cut short while it was read: nothing can be said of it");
-    now.finding = std::move(found);
-    now.failure.clear();
-    judged_ = Clock::now();
-    judging_ = judged_ - begin;
+    read(now, stop);
   } catch (const Stopped&) {
     throw;
   } catch (const std::exception& error) {
-    now.failure = error.what();
+    progress_ = 1;
+    return publish([&](State& state) { state.failure = error.what(); });
+  }
+  // Events of several writers are renumbered as they come: what is said of them is of the events of one moment.
+  if (now.is_running() && std::ranges::none_of(now.sides, is_renumbered)) return judge_beside(std::move(now));
+  judge_ = {};  // it would say what was true before
+  if (now.is_running() && now.finding != nullptr && Clock::now() - judged_ < rest()) return;
+  judge(std::move(now), stop);
+}
+
+void Session::read(State& now, const std::stop_token& stop) {
+  const std::size_t count = now.is_pair() ? 2 : 1;
+  const bool is_first = !now.has_catalogs();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto report = [&](double done) {
+      if (stop.stop_requested()) throw Stopped();
+      if (is_first) progress_ = 0.3 * (static_cast<double>(i) + done) / static_cast<double>(count);
+    };
+    now.catalogs[i] = std::make_shared<Catalog>(*now.sides[i], now.catalogs[i].get(), report);
+  }
+  publish([&](State& state) {
+    state.sides = now.sides;
+    state.catalogs = now.catalogs;
+    if (now.pairs == nullptr) state.pairs.reset();
+  });
+}
+
+// The health of what is being written is looked at now and then, and once more at its end.
+Session::Clock::duration Session::rest() const {
+  constexpr int kShare = 8;
+  return std::max<Clock::duration>(std::chrono::seconds(2), kShare * judging_);
+}
+
+void Session::judge_beside(State now) {
+  if (is_judging_ || (now.finding != nullptr && Clock::now() - judged_ < rest())) return;
+  is_judging_ = true;
+  judge_ = std::jthread([this, now = std::move(now)](const std::stop_token& stop) mutable {
+    leave_room_to_others();
+    try {
+      judge(std::move(now), stop);
+    } catch (const Stopped&) {  // nobody waits for it
+    }
+    const std::lock_guard lock(mutex_);
+    is_judging_ = false;
+    changed_.notify_all();
+  });
+}
+
+void Session::judge(State now, const std::stop_token& stop) {
+  const auto begin = Clock::now();
+  const auto report = [&](double done) {
+    if (stop.stop_requested()) throw Stopped();
+    progress_ = 0.3 + 0.7 * done;
+  };
+  std::shared_ptr<const Finding> found;
+  std::string failure;
+  try {
+    const std::size_t lost = lost_page_count();
+    found = std::make_shared<Finding>(find(now, options_.diff, now.pairs, report));
+    if (lost_page_count() != lost)
+      throw Error(ErrorCode::Corrupt, "a file was cut short while it was read: nothing can be said of it");
+  } catch (const Stopped&) {
+    throw;
+  } catch (const std::exception& error) {
+    failure = error.what();
     if (now.is_pair() && now.has_catalogs() && now.pairs == nullptr)
       now.pairs =
           std::make_shared<Pairs>(Pairs::by_names(*now.sides[0], *now.catalogs[0], *now.sides[1], *now.catalogs[1]));
   }
+  judged_ = Clock::now();
+  judging_ = judged_ - begin;
   progress_ = 1;
-  publish(std::move(now));
+  publish([&](State& state) {
+    if (failure.empty()) state.finding = std::move(found);
+    state.failure = std::move(failure);
+    state.pairs = std::move(now.pairs);
+  });
 }
 
 }  // namespace tenscope::viewer

@@ -46,7 +46,8 @@ struct SessionOptions {
   std::array<std::string, 2> shown_paths;  // as people know them; empty: as they are opened
 };
 
-// One or two things that are looked at. A thread of its own reads and compares them, and follows runs that grow.
+// One or two things that are looked at. A thread of its own reads and compares them, and follows runs that grow. While
+// a run grows another thread looks for what is wrong with it, so that following need not wait for that.
 class Session {
  public:
   // Paths of runs or files; `b` may be empty. Throws where one cannot be opened.
@@ -60,14 +61,21 @@ class Session {
   void wait() const;                                    // until everything of this moment is worked out
   // Asks for a look whether a run has grown; returns at once.
   void look_again();
-  // What is known once that is more than at `revision`, or after a moment.
+  // What is known once that is more than at `revision`, or there is nothing more, or a moment has passed.
   State state_after(std::uint64_t revision) const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void work(const std::stop_token& stop);
   void read_and_judge(State now, const std::stop_token& stop);
+  void read(State& now, const std::stop_token& stop);
+  void judge(State now, const std::stop_token& stop);
+  void judge_beside(State now);   // by a thread of its own, where that is not at it already and it is time to
+  Clock::duration rest() const;   // between two looks for what is wrong
   std::optional<State> reopen();  // with what is being written opened anew; nothing: nothing has come
-  void publish(State state);
+  template <class Change>
+  void publish(Change change);
 
   std::shared_ptr<const Side> open_side(std::size_t which) const;
 
@@ -77,10 +85,13 @@ class Session {
   mutable std::condition_variable_any changed_;
   State state_;
   bool is_asked_ = false, is_idle_ = false;
+  std::atomic<bool> is_judging_{false};  // by the judge
   std::atomic<double> progress_{0};
-  std::chrono::steady_clock::duration opening_{}, judging_{};  // how long it took the last time
-  std::chrono::steady_clock::time_point opened_, judged_;
-  std::jthread worker_;  // last: it uses the others
+  Clock::duration opening_{};  // how long it took the last time
+  Clock::time_point opened_;
+  Clock::duration judging_{};  // these two belong to the judge while it is at it
+  Clock::time_point judged_;
+  std::jthread judge_, worker_;  // last: they use the others
 };
 
 }  // namespace tenscope::viewer

@@ -104,8 +104,8 @@ bool has_kind(const State& state, EventKind kind) {
 
 bool has_modules(const State& state) {
   for (const auto& catalog : state.catalogs)
-    if (catalog != nullptr && std::ranges::any_of(catalog->rows(), [](const EventRow& row) { return row.root != 0; }))
-      return true;
+    for (std::size_t i = 0; catalog != nullptr && i < catalog->rows().size(); ++i)
+      if (catalog->rows()[i].root != 0) return true;
   return false;
 }
 

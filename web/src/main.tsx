@@ -3,7 +3,7 @@
 import { append, clear, h } from "./lib/jsx.ts";
 import { computed, effect, type Read, scope, signal, untrack } from "./lib/signals.ts";
 import { page_source } from "./source.ts";
-import { Router } from "./route.ts";
+import { type RoutePatch, Router } from "./route.ts";
 import { error_text, State } from "./state.ts";
 import type { EventDetail, Events } from "./types.ts";
 import { verdict_class } from "./lib/paint.ts";
@@ -11,7 +11,7 @@ import { hide_tip } from "./lib/tip.tsx";
 import { Failure, Skeleton } from "./parts.tsx";
 import { open_help, open_palette } from "./palette.tsx";
 import { ModuleTree } from "./views/tree.tsx";
-import { AnswerView } from "./views/answer.tsx";
+import { AnswerView, place_patch } from "./views/answer.tsx";
 import { TimelineView } from "./views/timeline.tsx";
 import { ModulesView } from "./views/modules.tsx";
 import { TableView } from "./views/table.tsx";
@@ -243,8 +243,21 @@ function Tabs(props: { state: State }): Node {
 }
 
 function open_view(state: State, id: string): void {
+  const { event, name } = state.route.peek();
   if (id === "runs") state.choose(null, null);
+  else if (id === "tensor" && event === null && name === null) state.go({ ...first_tensor(state), view: id });
   else state.go({ view: id });
+}
+
+/** What the tensor view shows before anything was chosen: what the answer is about, else the first tensor. */
+function first_tensor(state: State): RoutePatch {
+  const place = state.answer.peek()?.places[0];
+  if (place && (place.event_a !== null || place.event_b !== null)) {
+    return place_patch(place, place.event_a === null ? "b" : "a");
+  }
+  const names = state.names.peek();
+  const first = names?.kind.indexOf("tensor") ?? -1;
+  return first < 0 ? {} : { name: names!.name[first]!, side: (names!.first[first] ?? null) === null ? "b" : "a" };
 }
 
 function StepSelector(props: { state: State; isPlaying: Read<boolean>; toggle: () => void }): Node {

@@ -118,6 +118,20 @@ export function Marked(props: { text: string; places: readonly number[] }): Node
   return <span>{parts}</span>;
 }
 
+/** Several values of one step stand behind each other within it, and not above each other. */
+export function spread_steps(points: readonly (readonly [number, number])[]): [number, number][] {
+  const spread: [number, number][] = [];
+  for (let i = 0; i < points.length;) {
+    const step = points[i]![0];
+    let end = i + 1;
+    while (end < points.length && points[end]![0] === step) end++;
+    const room = end < points.length ? points[end]![0] - step : 1;
+    for (let at = i; at < end; at++) spread.push([step + (at - i) / (end - i) * room, points[at]![1]]);
+    i = end;
+  }
+  return spread;
+}
+
 /** A small line of numbers; those that are not finite are marks at the top. */
 export function spark_path(
   points: readonly (readonly [number, number])[],
@@ -162,7 +176,15 @@ export function Spark(
   const a = spark_path(props.a, props.width, props.height, range);
   const b = props.b && props.b.length > 0 ? spark_path(props.b, props.width, props.height, range) : null;
   return (
-    <svg class="spark" width={props.width} height={props.height} role="img" aria-label={props.label ?? "over steps"}>
+    <svg
+      class="spark"
+      width={props.width}
+      height={props.height}
+      viewBox={`0 0 ${props.width} ${props.height}`}
+      preserveAspectRatio="none"
+      role="img"
+      aria-label={props.label ?? "over steps"}
+    >
       {b ? <path class="spark-b" d={b.line} /> : null}
       <path class="spark-a" d={a.line} />
       {[...a.bad, ...(b?.bad ?? [])].map((x) => (

@@ -3,6 +3,7 @@ import {
   color_at,
   css_at,
   from_oklab,
+  ink_of,
   ink_on,
   kDiverging,
   kDivergingDark,
@@ -73,4 +74,14 @@ Deno.test("places on a logarithmic scale", () => {
   close(log_place(1e-4, 1e-8, 1), 0.5, 1e-12);
   equal([log_place(0, 1e-8, 1), log_place(NaN, 1e-8, 1), log_place(-1, 1e-8, 1)], [0, 0, 0]);
   equal([log_place(5, 1e-8, 1), log_place(Infinity, 1e-8, 1)], [1, 1]);
+});
+
+Deno.test("ink is read on any way to write a colour", () => {
+  for (
+    const [css, rgb] of [["#fff", [255, 255, 255]], ["#102030", [16, 32, 48]], ["rgb(240, 220, 60)", [240, 220, 60]]]
+  ) {
+    equal(ink_of(css as string), ink_on(rgb as unknown as Rgb));
+  }
+  equal(ink_of("#ecdcae"), "#000");
+  equal(ink_of("#b3262b"), "#fff");
 });

@@ -8,9 +8,10 @@ import { table_order } from "../src/views/table.tsx";
 import { given_by } from "../src/views/calls.tsx";
 import { key_ranges } from "../src/palette.tsx";
 import { read_patch } from "../src/views/code.tsx";
-import { tree_rows } from "../src/views/tree.tsx";
+import { node_class, type Standing, tree_rows } from "../src/views/tree.tsx";
+import { numbers_of } from "../src/views/glance.tsx";
 import { change_text, is_bad } from "../src/views/lines.tsx";
-import { spark_path } from "../src/parts.tsx";
+import { spark_path, spread_steps } from "../src/parts.tsx";
 import { type ModuleNode, type Names, type Timeline, to_number } from "../src/types.ts";
 import { equal } from "./assert.ts";
 
@@ -259,4 +260,28 @@ Deno.test("keys that follow each other are told by the first and the last", () =
   equal(key_ranges(["1", "2", "3", "4", "Alt+1", "Alt+2", "Alt+3"]), ["1", "…", "4", "Alt+1", "…", "Alt+3"]);
   equal(key_ranges(["Ctrl+k", "/"]), ["Ctrl+k", "/"]);
   equal(key_ranges(["1", "2"]), ["1", "2"]);
+});
+
+Deno.test("several values of a step stand behind each other, those of one step where they are", () => {
+  equal(spread_steps([[0, 5], [1, 6], [3, 7]]), [[0, 5], [1, 6], [3, 7]]);
+  equal(spread_steps([[0, 1], [0, 2], [4, 3], [4, 4]]), [[0, 1], [2, 2], [4, 3], [4.5, 4]]);
+  equal(spread_steps([]), []);
+});
+
+Deno.test("losses come first among the numbers that have a line", () => {
+  const names = {
+    name: ["lr", "weight", "train_loss", "once", "accuracy"],
+    kind: ["number", "tensor", "number", "number", "number"],
+    events: [4, 4, 4, 1, 2],
+  } as unknown as Names;
+  equal(numbers_of(names, 8), [2, 0, 4]);
+  equal(numbers_of(names, 1), [2]);
+});
+
+Deno.test("a module is coloured by NaN only at the step that has one", () => {
+  const node = { side: "both", nonfinite: "output", diff: "unknown" } as unknown as ModuleNode;
+  const standing = (bad: number): Standing => ({ verdict: -1, adds: NaN, error: NaN, bad });
+  equal(node_class(node, standing(3)), "nonfinite");
+  equal(node_class(node, standing(0)), "none");
+  equal(node_class(node, undefined), "nonfinite");
 });

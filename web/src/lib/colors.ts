@@ -124,6 +124,14 @@ export function ink_on(rgb: Rgb): "#000" | "#fff" {
   return to_oklab(rgb)[0] > 0.62 ? "#000" : "#fff";
 }
 
+/** The same on a colour as styles have it: #rgb, #rrggbb or rgb(r, g, b). */
+export function ink_of(css: string): "#000" | "#fff" {
+  const short = /^#([0-9a-f])([0-9a-f])([0-9a-f])$/i.exec(css);
+  const hex = short ? short.slice(1).map((digit) => digit + digit) : /^#(..)(..)(..)/.exec(css)?.slice(1);
+  const parts = hex ? hex.map((pair) => parseInt(pair, 16)) : (css.match(/[\d.]+/g) ?? []).map(Number);
+  return ink_on([parts[0] ?? 0, parts[1] ?? 0, parts[2] ?? 0]);
+}
+
 /** A place in 0..1 on a logarithmic scale from `low` to `high`. */
 export function log_place(value: number, low: number, high: number): number {
   if (!(value > 0)) return 0;

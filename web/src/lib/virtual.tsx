@@ -82,12 +82,15 @@ export function VirtualList(props: VirtualListProps): Node {
     untrack(redraw);
   });
   if (props.active) {
+    // Where a list is opened far down, what is above and below is seen, too.
+    let isFirst = true;
     effect(() => {
       const row = props.active!();
       if (row === null || row < 0) return;
       const frame = requestAnimationFrame(() => {
         const top = scroll_for(row, outer.scrollTop, outer.clientHeight, props.rowHeight);
-        if (top !== null) outer.scrollTop = top;
+        if (top !== null) outer.scrollTop = isFirst ? row * props.rowHeight - outer.clientHeight / 2 : top;
+        isFirst = false;
       });
       return () => cancelAnimationFrame(frame);
     });

@@ -338,8 +338,8 @@ export function arrange(
     const cell = { width: pane.width / view.cols, height: pane.height / view.rows };
     const covered = Math.min(pane.width, extent.cols * cell.width) * Math.min(pane.height, extent.rows * cell.height);
     const square = Math.min(cell.width / cell.height, cell.height / cell.width);
-    // A little more for panes side by side, so that small gains do not stack them.
-    const score = covered * Math.sqrt(square) * (1 + 0.08 * across);
+    // A little more for panes side by side, so that small gains do not stack them, and less for places that stay empty.
+    const score = covered * Math.sqrt(square) * (1 + 0.12 * across) * count / (across * down);
     if (score > bestScore) {
       bestScore = score;
       best = across;
@@ -573,7 +573,11 @@ function clipped_text(of: Of, scale: Scale, state: PaneState): string {
     const sign = scale.isSequential ? "" : "±";
     return `clipped at ${sign}${format_number(scale.limit, 3)} of ${format_number(found.abs, 4)}`;
   }
-  if (found.abs === 0) return of === "a" || of === "b" ? "all zero" : "no difference in this slice";
+  if (found.abs === 0) {
+    const isFinite = found.nan + found.pos_inf + found.neg_inf === 0;
+    const where = isFinite ? "" : " but for what is not finite";
+    return of === "a" || of === "b" ? `all zero${where}` : `no difference in this slice${where}`;
+  }
   return `${format_number(found.min, 4)} to ${format_number(found.max, 4)}`;
 }
 

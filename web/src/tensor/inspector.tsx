@@ -518,6 +518,11 @@ function RelatedSection(props: { model: TensorModel }): Node {
           view: "tensor",
           side: model.side.peek(),
           event: id,
+          // The address is completed once it is shown.
+          name: null,
+          step: null,
+          rank: null,
+          call: null,
           params: { slice: null, zoom: null, at: null, t: null, fold: null },
         })}
         onClick={(event) => {

@@ -241,6 +241,7 @@ export class TensorModel {
   readonly #tileAnswers = new Answers<Tile>(96);
   readonly #eventAnswers = new Answers<EventDetail>(64);
   #lastStepped = 0;
+  #direction: -1 | 0 | 1 = 0;
   // The view has ended: what it would fetch ahead is of no use, and may be of another recording.
   #isLeft = false;
 
@@ -377,7 +378,7 @@ export class TensorModel {
       const load = async (): Promise<void> => {
         let id = event;
         if (id === null) {
-          if (name === null) throw new Error("No tensor was chosen.");
+          if (name === null) throw new Error("No tensor was chosen: the table has all of them, and Ctrl-K finds one.");
           const found = await app.source.json<Events>("/api/events", {
             side: side === "b" ? "b" : undefined,
             name,
@@ -420,9 +421,7 @@ export class TensorModel {
           rank: detail.rank,
           call: detail.call,
         }, "replace");
-        for (const next of [detail.next, detail.previous]) {
-          if (next !== null) this.#prefetch(of, next);
-        }
+        this.#prefetch_around(of, detail);
       };
       load().catch((error) => {
         if (!isEnded && !is_abort(error)) this.problem.set(sentence(error));
@@ -438,23 +437,37 @@ export class TensorModel {
     });
   }
 
-  // The next step's answers, so that a key press finds them here.
-  #prefetch(side: SideName, event: number): void {
+  // The next step's answers, so that a key press finds them here. Who goes from step to step will go on: what comes in that
+  // direction is fetched at once, and one more after it.
+  #prefetch_around(side: SideName, detail: EventDetail): void {
+    const kCalm = 150, kInSteps = 10;
+    const isStepping = performance.now() - this.#lastStepped < 1500 && this.#direction !== 0;
+    const [ahead, behind] = this.#direction < 0 ? [detail.previous, detail.next] : [detail.next, detail.previous];
+    if (ahead !== null) this.#prefetch(side, ahead, isStepping ? kInSteps : kCalm, isStepping ? 2 : 1);
+    if (behind !== null) this.#prefetch(side, behind, isStepping ? 2 * kCalm : kCalm, 1);
+  }
+
+  #prefetch(side: SideName, event: number, delay: number, steps: number): void {
+    const isOver = (): boolean => this.#isLeft;
     setTimeout(async () => {
       try {
-        if (this.#isLeft || !this.app.source.has("/api/event", { side: side === "b" ? "b" : undefined, event })) return;
+        if (isOver() || !this.app.source.has("/api/event", { side: side === "b" ? "b" : undefined, event })) return;
         const detail = await this.#ask_event(side, event);
-        if (this.#isLeft) return;
+        if (isOver()) return;
         if (side === "a" && detail.partner !== null) await this.#ask_event("b", detail.partner);
         if (
-          this.#isLeft || !(detail.tensor?.has_bytes ?? false) ||
+          isOver() || !(detail.tensor?.has_bytes ?? false) ||
           detail.tensor?.shape.join() !== this.shape.peek().join()
         ) return;
-        for (const of of this.panes.peek()) this.warm?.(await this.#ask_tile(this.#tile_params(of, event, side)));
+        const panes = this.panes.peek();
+        const tiles = await Promise.all(panes.map((of) => this.#ask_tile(this.#tile_params(of, event, side))));
+        for (const tile of tiles) this.warm?.(tile);
+        const next = this.#direction < 0 ? detail.previous : detail.next;
+        if (steps > 1 && next !== null) this.#prefetch(side, next, 0, steps - 1);
       } catch {
         // What could not be fetched ahead is asked for again when it is needed.
       }
-    }, 150);
+    }, delay);
   }
 
   go_event(event: number, options: { side?: SideName; isStep?: boolean; isOther?: boolean } = {}): void {
@@ -470,6 +483,7 @@ export class TensorModel {
   step_by(by: 1 | -1): void {
     const detail = this.detail.peek();
     const next = by > 0 ? detail?.next : detail?.previous;
+    this.#direction = by;
     if (next !== null && next !== undefined) this.go_event(next, { isStep: true });
     else void this.#step_beyond(by);
   }

@@ -31,7 +31,10 @@ function pair_chips(model: TensorModel, detail: EventDetail): Child[] {
     return [<span class="chip open">B was kept as statistics only</span>];
   }
   return [
-    <a class="chip open" href={model.app.href({ view: "tensor", side: "b", event: partner.id })}>
+    <a
+      class="chip open"
+      href={model.app.href({ view: "tensor", side: "b", event: partner.id, name: null, call: null })}
+    >
       B has another shape: show it
     </a>,
   ];

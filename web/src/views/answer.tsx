@@ -11,6 +11,7 @@ import type { State } from "../state.ts";
 import { type Answer, kPhaseWords, type Place, type PlaceRef, type Timeline, Verdict, verdict_word } from "../types.ts";
 import { Empty, Failure, LegendItem, ProgressBar } from "../parts.tsx";
 import { CodeOfModule, is_told_by_code, short_site } from "./code.tsx";
+import { Numbers, Picture } from "./glance.tsx";
 
 export function AnswerView(state: State): Node {
   effect(() => {
@@ -76,7 +77,7 @@ function Working(props: { state: State }): Node {
   );
 }
 
-function place_patch(place: PlaceRef, side: "a" | "b") {
+export function place_patch(place: PlaceRef, side: "a" | "b") {
   return {
     view: "tensor",
     side,
@@ -109,7 +110,7 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
           <span class={`chip big ${tone}`}>{answer.verdict}</span>
           <span class="muted">{answer.coverage}</span>
         </div>
-        <h1 class="headline">{answer.headline}</h1>
+        <h1 class="headline">{answer.verdict === "healthy" ? "Nothing looks wrong" : answer.headline}</h1>
         {answer.of === "diff" ? <Coverage answer={answer} /> : null}
       </div>
       {answer.of === "check" || answer.of === "diff" ? <Strip state={state} place={place ?? null} /> : null}
@@ -121,9 +122,10 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
               <Empty title={kGoodTitles[answer.verdict] ?? "There is nothing to show"}>
                 {answer.verdict === "nothing"
                   ? "No tensor of one side has a partner on the other. Give the modules' names with --map, or look at each side alone."
-                  : "Look at the timeline for how large the values are, or at the table for every tensor."}
+                  : <Ways state={state} />}
               </Empty>
             )}
+          {answer.of === "check" || answer.of === "diff" ? <Numbers state={state} /> : null}
           {answer.settings.length > 0
             ? (
               <Section title="Settings that differ">
@@ -248,10 +250,25 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
 const kGoodTitles: Record<string, string> = {
   equal: "All that both have is equal, bit for bit",
   noise: "Nothing but rounding noise",
-  healthy: "Nothing is wrong with this recording",
+  healthy: "No rule of tenscope check holds",
   nothing: "Nothing could be compared",
   unknown: "Not enough was kept to say more",
 };
+
+/** Where to go on from a recording that nothing is wrong with. */
+function Ways(props: { state: State }): Node {
+  const { state } = props;
+  const session = state.session.peek();
+  const to = (view: string, text: string) => <a href={state.href({ view })}>{text}</a>;
+  return (
+    <span>
+      {to("timeline", "The timeline")} has the size of every value at every step, {to("table", "the table")}{" "}
+      all names with their statistics
+      {session?.has_changes ? [", ", to("lines", "the lines"), " what watch saw of each variable"] : null}
+      {session?.has_calls ? [", ", to("calls", "the calls"), " what took how long"] : null}.
+    </span>
+  );
+}
 
 function Section(props: { title: string; count?: string; children?: Child }): Node {
   return (
@@ -269,6 +286,8 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
   const { state, place, answer } = props;
   const last = place.last_agreeing;
   const two = state.hasTwo.peek();
+  const isThere = place.event_a !== null || place.event_b !== null;
+  const picture = isThere ? <Picture state={state} place={place} answer={answer} /> : null;
   return (
     <section class={`card ${answer.of === "files" ? "" : verdict_class(answer.verdict)}`}>
       <header class="card-head">
@@ -334,27 +353,37 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
           : null}
       </div>
       <div class="card-body">
-        <dl class="evidence">
-          {place.rows.filter((row) => !is_told_by_code(place, row)).map(([name, text]) => [
-            <dt>{name}</dt>,
-            <dd>
-              {last && name.startsWith("last agree")
-                ? <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>{text}</a>
-                : text}
-            </dd>,
-          ])}
-          {last && !place.rows.some(([name]) => name.startsWith("last agree"))
-            ? [
-              <dt>last agreeing</dt>,
+        <div class="card-facts">
+          <dl class="evidence">
+            {place.rows.filter((row) => !is_told_by_code(place, row)).map(([name, text]) => [
+              <dt>{name}</dt>,
               <dd>
-                <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>
-                  {last.name}, step {last.step}
-                </a>
+                {last && name.startsWith("last agree")
+                  ? <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>{text}</a>
+                  : text}
               </dd>,
-            ]
-            : null}
-        </dl>
-        {place.code ? <CodeOfModule state={state} code={place.code} name={place.class || place.module} /> : null}
+            ])}
+            {last && !place.rows.some(([name]) => name.startsWith("last agree"))
+              ? [
+                <dt>last agreeing</dt>,
+                <dd>
+                  <a href={state.href(place_patch(last, last.event_a === null ? "b" : "a"))}>
+                    {last.name}, step {last.step}
+                  </a>
+                </dd>,
+              ]
+              : null}
+          </dl>
+          {place.code ? null : picture}
+        </div>
+        {place.code
+          ? (
+            <div class="card-beside">
+              <CodeOfModule state={state} code={place.code} name={place.class || place.module} />
+              {picture}
+            </div>
+          )
+          : null}
       </div>
       {place.commands.length > 0
         ? (
@@ -446,7 +475,8 @@ function Strip(props: { state: State; place: Place | null }): Node {
   const step = computed(() => {
     const timeline = state.timeline();
     if (!timeline) return -1;
-    const wanted = state.route().step ?? place?.step ?? timeline.steps[0] ?? 0;
+    // Where nothing is wrong the last step tells the most.
+    const wanted = state.route().step ?? place?.step ?? timeline.steps[timeline.steps.length - 1] ?? 0;
     const at = step_place(timeline, wanted);
     return at >= 0 ? at : 0;
   });
@@ -490,7 +520,10 @@ function Strip(props: { state: State; place: Place | null }): Node {
   return (
     <section class="section strip-section">
       <h2>
-        Modules in the order of their calls
+        {() =>
+          state.session()?.has_modules === false
+            ? "Values in the order of their recording"
+            : "Modules in the order of their calls"}
         <span class="muted">
           {() => {
             const now = plan();
@@ -567,7 +600,7 @@ function Strip(props: { state: State; place: Place | null }): Node {
         }
         if (i >= 0 && now.timeline.cells.bad[i]! > 0) {
           g.fillStyle = p.bad;
-          g.fillRect(x, y0, wide, 3);
+          g.fillRect(x, y0, wide, Math.min(tall, 3));
         }
       }
     });

@@ -133,8 +133,9 @@ export function CallsView(state: State): Node {
         // Where the whole name has no room, its last part is what tells calls apart.
         const isShort = g.measureText(call.name).width > wide - 10;
         const text = isShort ? call.name.split(".").slice(-1)[0]! : call.name;
-        g.fillText(text, x0 + 6, y + kRow / 2 + 0.5);
         const used = g.measureText(text).width;
+        // Half a letter says nothing.
+        if (used <= wide - 8) g.fillText(text, x0 + 6, y + kRow / 2 + 0.5);
         if (wide - used > 80) {
           g.globalAlpha = 0.6;
           g.fillText(seconds_text(call.duration), x0 + 14 + used, y + kRow / 2 + 0.5);
@@ -324,7 +325,7 @@ export function CallsView(state: State): Node {
         }
         return null;
       }}
-      <div class="fill-rest icicle">
+      <div class="fill-rest icicle" hidden={() => calls()?.calls.length === 0}>
         <Canvas
           label="Calls over time"
           follow={() => [calls(), range(), hovered(), selected(), scrollTop(), state.theme()]}

@@ -25,6 +25,20 @@ export function is_bad(change: Pick<Change, "value" | "tensor">): boolean {
   return stats !== undefined && stats.nan + stats.pos_inf + stats.neg_inf > 0;
 }
 
+/** Whether there is something to draw: numbers that are not all the same. */
+function is_line(numbers: readonly (number | null)[]): boolean {
+  return numbers.every((number) => number !== null) && numbers.some((number) => !Object.is(number, numbers[0]));
+}
+
+/** Scrolls the box of the code, and nothing around it, until the line is seen. */
+function show_line(line: HTMLElement): void {
+  const box = line.closest(".code");
+  if (!box) return;
+  const [seen, own] = [box.getBoundingClientRect(), line.getBoundingClientRect()];
+  if (own.top < seen.top) box.scrollTop += own.top - seen.top;
+  else if (own.bottom > seen.bottom) box.scrollTop += own.bottom - seen.bottom;
+}
+
 export function change_text(change: Pick<Change, "value" | "tensor" | "text">): string {
   const number = number_of(change);
   if (number !== null) return number_text(number, 6);
@@ -140,7 +154,7 @@ export function LinesView(state: State): Node {
       let last: Change | null = null;
       for (const change of list) if (now === undefined || change.id <= now.id) last = change;
       const numbers = list.map(number_of);
-      const isLine = list.length > 1 && numbers.every((number) => number !== null);
+      const isLine = is_line(numbers);
       return (
         <span
           class={`code-value ${last && now && last.id === now.id ? "now" : ""}`}
@@ -307,7 +321,7 @@ export function LinesView(state: State): Node {
           ref={(element) => {
             // The line of the cursor stays in view.
             effect(() => {
-              if (changes()[at()]?.line === line) queueMicrotask(() => element.scrollIntoView({ block: "nearest" }));
+              if (changes()[at()]?.line === line) queueMicrotask(() => show_line(element));
             });
           }}
         >
@@ -345,7 +359,7 @@ export function LinesView(state: State): Node {
         <h2>At this moment</h2>
         {[...last].map(([variable, { change, seen }]) => {
           const numbers = seen.map(number_of);
-          const isLine = seen.length > 1 && numbers.every((number) => number !== null);
+          const isLine = is_line(numbers);
           return (
             <div class={`watch-item ${fresh === change ? "fresh" : ""}`}>
               <div class="watch-name">

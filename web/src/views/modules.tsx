@@ -1,7 +1,7 @@
 // The modules as a table with columns, or as nested boxes in which repeats are folded into one.
 
 import { h } from "../lib/jsx.ts";
-import { computed, signal } from "../lib/signals.ts";
+import { computed, effect, signal } from "../lib/signals.ts";
 import { VirtualList } from "../lib/virtual.tsx";
 import { num } from "../lib/paint.ts";
 import { name_filter } from "../lib/fuzzy.ts";
@@ -10,7 +10,7 @@ import { css_at, kSequential } from "../lib/colors.ts";
 import { module_key, type State } from "../state.ts";
 import { type ModuleNode, Verdict } from "../types.ts";
 import { Caret, Choice, Empty, Failure, LegendItem, Skeleton } from "../parts.tsx";
-import { node_class, open_module, type Standing, standings, tree_rows } from "./tree.tsx";
+import { NanMark, node_class, open_module, type Standing, standings, tree_rows } from "./tree.tsx";
 
 type Shape = "tree" | "graph";
 type ColorBy = "diff" | "nan" | "time";
@@ -24,6 +24,16 @@ export function ModulesView(state: State): Node {
   const filter = computed(() => state.route().params["filter"] ?? "");
   const standing = standings(state);
   state.status.set({ hint: "g changes between the tree and the boxes; a click opens what a module gives" });
+  // Once, the module in which it starts is brought into view.
+  let isPlaced = false;
+  const first_row = (): number | null => {
+    const place = state.answer()?.places[0];
+    if (isPlaced || !place || filter.peek() !== "") return null;
+    isPlaced = true;
+    const rows = tree_rows(state.modules.peek()?.nodes ?? [], state.collapsed.peek(), null);
+    const row = rows.findIndex(({ node }) => node.root === place.root && node.path === place.module);
+    return row < 0 ? null : row;
+  };
   let input: HTMLInputElement | null = null;
   state.keys.view({
     "g": [
@@ -87,7 +97,16 @@ export function ModulesView(state: State): Node {
         }
         return shape() === "graph"
           ? <Graph state={state} nodes={modules.nodes} by={by()} filter={filter()} standing={standing()} />
-          : <Tree state={state} nodes={modules.nodes} by={by()} filter={filter()} standing={standing()} />;
+          : (
+            <Tree
+              state={state}
+              nodes={modules.nodes}
+              by={by()}
+              filter={filter()}
+              standing={standing()}
+              start={first_row}
+            />
+          );
       }}
     </div>
   );
@@ -115,6 +134,7 @@ function Legend(props: { by: ColorBy }): Node {
       <span class="legend">
         <LegendItem swatch="equal" text="finite" />
         <LegendItem swatch="nonfinite" text="NaN or Inf" />
+        <LegendItem swatch="nonfinite-elsewhere" text="at another step" />
       </span>
     );
   }
@@ -141,7 +161,10 @@ function tone(
     const time = node.duration_s ?? 0;
     return { class: "", color: time > 0 && longest > 0 ? css_at(kSequential, Math.sqrt(time / longest)) : null };
   }
-  if (by === "nan") return { class: node.nonfinite !== "none" ? "nonfinite" : "equal", color: null };
+  if (by === "nan") {
+    if (node.nonfinite === "none") return { class: "equal", color: null };
+    return { class: standing === undefined || standing.bad > 0 ? "nonfinite" : "nonfinite-elsewhere", color: null };
+  }
   return { class: node_class(node, standing), color: null };
 }
 
@@ -152,11 +175,9 @@ function Tone(props: { of: { class: string; color: string | null }; class: strin
   );
 }
 
-function marks(node: ModuleNode): Node[] {
+function marks(node: ModuleNode, standing: Standing | undefined): Node[] {
   const list: Node[] = [];
-  if (node.nonfinite !== "none") {
-    list.push(<span class="mark nan" title={`NaN or Inf in its ${node.nonfinite}`}>NaN</span>);
-  }
+  if (node.nonfinite !== "none") list.push(<NanMark node={node} standing={standing} />);
   if (node.renamed) list.push(<span class="mark" title="its name in the other run">⇄ {node.renamed}</span>);
   if (node.side === "a") list.push(<span class="mark">− missing in B</span>);
   if (node.side === "b") list.push(<span class="mark">+ only in B</span>);
@@ -166,15 +187,27 @@ function marks(node: ModuleNode): Node[] {
 const kColumns =
   "minmax(260px, 1.6fr) minmax(90px, 0.7fr) 60px 84px 84px 82px 64px minmax(100px, 0.7fr) minmax(100px, 0.7fr)";
 
-function Tree(
-  props: { state: State; nodes: ModuleNode[]; by: ColorBy; filter: string; standing: ReadonlyMap<string, Standing> },
-): Node {
+interface TreeProps {
+  state: State;
+  nodes: ModuleNode[];
+  by: ColorBy;
+  filter: string;
+  standing: ReadonlyMap<string, Standing>;
+  /** The row that is looked at first. */
+  start: () => number | null;
+}
+
+function Tree(props: TreeProps): Node {
   const { state, nodes, by, filter, standing } = props;
   const two = state.hasTwo.peek();
   const columns = two ? kColumns : kColumns.replace("82px 64px", "0 0");
   const longest = nodes.reduce((most, node) => Math.max(most, node.duration_s ?? 0), 0);
   const rows = computed(() => tree_rows(nodes, state.collapsed(), filter.trim() === "" ? null : name_filter(filter)));
   const active = signal<number | null>(null);
+  effect(() => {
+    const row = props.start();
+    if (row !== null && active.peek() === null) active.set(row);
+  });
   const move = (to: number) =>
     active.update((now) => Math.max(0, Math.min(rows.peek().length - 1, now === null ? 0 : now + to)));
   const current = () => active.peek() === null ? null : rows.peek()[active.peek()!]?.node ?? null;
@@ -238,14 +271,18 @@ function Tree(
                 <span class="indent" style={{ width: `${depth * 14}px` }}></span>
                 {hasMore ? <Caret state={state} of={key} /> : <span class="caret-space"></span>}
                 <span class="mono">{node.name || node.root}</span>
-                {marks(node)}
+                {marks(node, now)}
               </span>
               <span class="muted">{node.class}</span>
               <span class="num right">{count_text(node.calls)}</span>
               <span class="num right">{seconds_text(node.duration_s)}</span>
               <span class="num right muted">{seconds_text(node.own_s)}</span>
-              <span class="num right">{Number.isNaN(error) ? "" : number_text(error, 3)}</span>
-              <span class="num right">{Number.isNaN(adds) || !two ? "" : `${Math.round(adds * 100)} %`}</span>
+              <span class={`num right ${error > 0 ? "" : "faint"}`}>
+                {Number.isNaN(error) ? "" : number_text(error, 3)}
+              </span>
+              <span class={`num right ${adds > 0 ? "" : "faint"}`}>
+                {Number.isNaN(adds) || !two ? "" : `${Math.round(adds * 100)} %`}
+              </span>
               <span class="muted num">{node.inputs.map(shape_text).join(", ")}</span>
               <span class="muted num">{node.outputs.map(shape_text).join(", ")}</span>
             </div>
@@ -305,7 +342,7 @@ function Graph(
           {() => <Tone of={paint(isOpen() || by === "time" ? node : worst.get(node.id)!)} class="box-tone" />}
           <span class="box-name">{node.name || node.root}</span>
           <span class="box-class">{node.class}</span>
-          {marks(node)}
+          {marks(node, standing.get(module_key(node.root, node.path)))}
           <button
             type="button"
             class="link"

@@ -8,7 +8,7 @@ import { count_text, number_text, shape_text } from "../lib/text.ts";
 import { num } from "../lib/paint.ts";
 import type { State } from "../state.ts";
 import { kPhaseWords, type Names, type Series, to_number, Verdict, verdict_word } from "../types.ts";
-import { Empty, Failure, Skeleton, Spark } from "../parts.tsx";
+import { Empty, Failure, Skeleton, Spark, spread_steps } from "../parts.tsx";
 
 const kStats = ["l2", "abs_max", "mean", "std", "min", "max", "nan", "zero", "subnormal", "error"];
 const kRow = 28;
@@ -113,7 +113,7 @@ export function TableView(state: State): Node {
           points: 100,
         }, abort.signal);
         const points = (list: Series["series"][number]["a"] | undefined) =>
-          (list ?? []).map(([step, value]): [number, number] => [step, to_number(value)]);
+          spread_steps((list ?? []).map(([step, value]): [number, number] => [step, to_number(value)]));
         wanted.forEach((i, at) => lines.set(i, { a: points(answer.series[at]?.a), b: points(answer.series[at]?.b) }));
         loaded.update((n) => n + 1);
       } catch {
@@ -186,8 +186,8 @@ export function TableView(state: State): Node {
   );
   const two = state.hasTwo.peek();
   const columns = two
-    ? "minmax(220px, 1fr) 60px 76px 96px 56px 60px 112px 76px 150px"
-    : "minmax(220px, 1fr) 60px 76px 110px 56px 70px 190px";
+    ? "minmax(220px, 1.4fr) 60px 76px 96px 56px 60px 112px 76px minmax(150px, 1fr)"
+    : "minmax(220px, 1.4fr) 60px 76px 110px 56px 70px minmax(190px, 1fr)";
 
   return (
     <div class="column">

@@ -5,7 +5,8 @@ import { computed, effect, onEnd, signal, untrack } from "../lib/signals.ts";
 import { adds_color, error_color, num, type Paints, paints, size_color } from "../lib/paint.ts";
 import { build_matrix, nest, step_place, step_text } from "../lib/matrix.ts";
 import { hide_tip, show_tip } from "../lib/tip.tsx";
-import { number_text } from "../lib/text.ts";
+import { ink_of } from "../lib/colors.ts";
+import { count_text, number_text } from "../lib/text.ts";
 import { module_key, type State } from "../state.ts";
 import { type Timeline, Verdict, verdict_word } from "../types.ts";
 import { Choice, Empty, Failure, LegendItem, Skeleton } from "../parts.tsx";
@@ -16,6 +17,7 @@ type PhaseChoice = "all" | "0" | "1" | "2";
 
 const kHead = 26;
 const kRow = 18;
+const kTextWidth = 52;
 
 export function TimelineView(state: State): Node {
   const by = computed<ColorBy>(() => {
@@ -67,7 +69,7 @@ export function TimelineView(state: State): Node {
     const now = matrix();
     if (!now) return 10;
     // Few steps get wide columns, but not so wide that they are no longer seen as columns.
-    const widest = Math.max(44, Math.min(110, size().width / 16));
+    const widest = Math.max(44, Math.min(160, size().width / 8));
     return Math.min(widest * zoom(), Math.max(2, (size().width - gutter() - 12) * zoom() / now.columns));
   });
   const sizes = computed(() => {
@@ -244,6 +246,9 @@ export function TimelineView(state: State): Node {
     g.beginPath();
     g.rect(left, kHead, width - left, height - kHead);
     g.clip();
+    g.font = `10.5px ${p.font}`;
+    g.textAlign = "center";
+    g.textBaseline = "middle";
     for (let row = firstRow; row < lastRow; row++) {
       const y = kHead + row * kRow - dy;
       for (let column = firstColumn; column < lastColumn; column++) {
@@ -256,8 +261,16 @@ export function TimelineView(state: State): Node {
           g.fillStyle = p.bad;
           g.fillRect(x, y + kRow - 4, unit - gap, 3);
         }
+        const text = unit >= kTextWidth ? cell_text(timeline, i, by.peek()) : "";
+        if (text !== "") {
+          g.fillStyle = ink_of(color(timeline, i, p));
+          g.globalAlpha = 0.85;
+          g.fillText(text, x + (unit - gap) / 2, y + kRow / 2 + 0.5);
+          g.globalAlpha = 1;
+        }
       }
     }
+    g.textAlign = "left";
     // Each place that starts a difference has a frame, the first one a flag.
     for (let row = firstRow; row < lastRow; row++) {
       for (let column = firstColumn; column < lastColumn; column++) {
@@ -520,6 +533,22 @@ export function TimelineView(state: State): Node {
       {scroller}
     </div>
   );
+}
+
+/** What stands in a cell that is wide enough. */
+function cell_text(timeline: Timeline, i: number, by: ColorBy): string {
+  const { cells } = timeline;
+  const adds = num(cells.adds[i]), error = num(cells.error[i]), size = num(cells.size[i]);
+  switch (by) {
+    case "adds":
+      return cells.verdict[i]! >= Verdict.follows && adds >= 0.005 ? `${Math.round(adds * 100)} %` : "";
+    case "error":
+      return error > 0 ? number_text(error, 2) : "";
+    case "bad":
+      return cells.bad[i]! > 0 ? count_text(cells.bad[i]!) : "";
+    case "size":
+      return Number.isFinite(size) ? number_text(size, 2) : "";
+  }
 }
 
 function nice_step(least: number): number {

@@ -72,10 +72,13 @@ export function standings(state: State): Read<ReadonlyMap<string, Standing>> {
     const wanted = state.route().step ?? state.answer()?.places[0]?.step ?? null;
     const at = wanted === null ? -1 : timeline.steps.findLastIndex((step) => step <= wanted);
     const best = new Int32Array(timeline.modules.length).fill(-1);
+    const bad = new Float64Array(timeline.modules.length);
     const { cells } = timeline;
     for (let i = 0; i < cells.module.length; i++) {
-      if ((at >= 0 && cells.step[i] !== at) || cells.phase[i] === Phase.parameters) continue;
+      if (at >= 0 && cells.step[i] !== at) continue;
       const module = cells.module[i]!;
+      bad[module]! += cells.bad[i]!;
+      if (cells.phase[i] === Phase.parameters) continue;
       const before = best[module]!;
       // What the module gives forward tells how it stands, unless something starts in its backward.
       const rank = (cell: number) =>
@@ -84,13 +87,13 @@ export function standings(state: State): Read<ReadonlyMap<string, Standing>> {
       if (isBetter) best[module] = i;
     }
     best.forEach((i, module) => {
-      if (i < 0) return;
+      if (i < 0 && bad[module] === 0) return;
       const { root, path } = timeline.modules[module]!;
       map.set(module_key(root, path), {
-        verdict: cells.verdict[i]!,
-        adds: num(cells.adds[i]),
-        error: num(cells.error[i]),
-        bad: cells.bad[i]!,
+        verdict: i < 0 ? Verdict.none : cells.verdict[i]!,
+        adds: i < 0 ? NaN : num(cells.adds[i]),
+        error: i < 0 ? NaN : num(cells.error[i]),
+        bad: bad[module]!,
       });
     });
     return map;
@@ -105,7 +108,7 @@ export function node_class(node: ModuleNode, standing: Standing | undefined): st
     if (standing.verdict === Verdict.follows) return adds_class(standing.adds);
     return ["equal", "same", "noise", "unknown", "", "", "alone"][standing.verdict] ?? "none";
   }
-  if (standing && standing.bad > 0) return "nonfinite";
+  if (standing) return standing.bad > 0 ? "nonfinite" : "none";
   switch (node.diff) {
     case "equal":
       return "equal";
@@ -119,6 +122,19 @@ export function node_class(node: ModuleNode, standing: Standing | undefined): st
     default:
       return node.nonfinite !== "none" ? "nonfinite" : "none";
   }
+}
+
+/** Strong where it is at the step that is looked at, faint where it comes at another. */
+export function NanMark(props: { node: ModuleNode; standing: Standing | undefined }): Node {
+  const isNow = props.standing === undefined || props.standing.bad > 0;
+  return (
+    <span
+      class={isNow ? "mark nan" : "mark nan elsewhere"}
+      title={`NaN or Inf in its ${props.node.nonfinite}${isNow ? "" : ", at another step"}`}
+    >
+      NaN
+    </span>
+  );
 }
 
 function adds_class(adds: number): string {
@@ -167,7 +183,7 @@ export function ModuleTree(props: { state: State }): Node {
   });
   const isFlagged = computed(() => {
     const place = state.answer()?.places[0];
-    return place && state.answer()?.of === "diff" ? module_key(place.root, place.module) : null;
+    return place && state.answer()?.of !== "files" ? module_key(place.root, place.module) : null;
   });
   const current = computed(() => state.route().params["module"] ?? null);
   const standing = standings(state);
@@ -214,13 +230,11 @@ export function ModuleTree(props: { state: State }): Node {
           const key = module_key(node.root, node.path);
           const error = standing.peek().get(key)?.error ?? num(node.error);
           const marks = [
-            node.nonfinite !== "none"
-              ? <span class="mark nan" title={`NaN or Inf in its ${node.nonfinite}`}>NaN</span>
-              : null,
+            node.nonfinite !== "none" ? <NanMark node={node} standing={standing.peek().get(key)} /> : null,
             node.renamed ? <span class="mark" title={`called ${node.renamed} in the other run`}>⇄</span> : null,
             node.side === "a" ? <span class="mark" title="only in the first run">−</span> : null,
             node.side === "b" ? <span class="mark" title="only in the second run">+</span> : null,
-            isFlagged.peek() === key ? <span class="mark flag" title="the difference starts here">⚑</span> : null,
+            isFlagged.peek() === key ? <span class="mark flag" title="it starts here">⚑</span> : null,
           ];
           return (
             <div

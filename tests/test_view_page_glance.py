@@ -1,0 +1,121 @@
+"""What the page of `tenscope view` shows at a glance: a picture of the tensor, numbers over steps, where a NaN is."""
+
+# ruff: noqa: F811  (fixtures are imported)
+
+import numpy as np
+import pytest
+import tenscope
+from browser_page import browser, serving, show  # noqa: F401
+
+STEPS, WORST = 5, (1, 7, 2)
+
+
+def record(folder, name, is_wrong=False, is_sick=False):
+    """One module over some steps, with a loss; `is_sick`: from step 3 on what it gives has a NaN."""
+    random = np.random.default_rng(3)
+    with tenscope.Run(folder, name=name, metadata=False) as run:
+        for step in range(STEPS):
+            run.step(step)
+            about = {"scope": "net", "root": "Net#0", "cls": "Net", "phase": "forward", "step": step, "call": step}
+            x = random.normal(size=(2, 8, 5)).astype(np.float32)
+            y = np.tanh(x)
+            if is_wrong:
+                y[0, 0, 0] += np.float32(0.25)
+                y[WORST] += np.float32(2)
+            if is_sick and step >= 3:
+                y[WORST] = np.nan
+            run.record("net", kind="enter", **about)
+            run.record("net.input.0", x, io="input", **about)
+            run.record("net.output", y, io="output", **about)
+            run.record("net", kind="exit", **about)
+            run.record("rate", 0.5 / (step + 1), step=step)
+            run.record("loss", float(np.nan_to_num(y).mean()), step=step)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("glance") / "runs"
+    record(folder, "good")
+    record(folder, "bad", is_wrong=True)
+    record(folder, "sick", is_sick=True)
+    return folder
+
+
+def painted(tab, row, column, rows, columns):
+    """The colour of an element of the answer's picture, a little away from its middle, where a ring may be."""
+    box = tab.one(".glance-box canvas").bounding_box()
+    return tab.pixel(".glance-box canvas", (column + 0.1) * box["width"] / columns, (row + 0.5) * box["height"] / rows)
+
+
+def test_the_answer_has_a_picture_that_leads_to_the_worst_element(show, folder):
+    a, b = (np.asarray(tenscope.open(folder / name)["net.output", 0]) for name in ("good", "bad"))
+    difference = (b - a)[WORST[0]]
+    assert np.unravel_index(np.abs(b - a).argmax(), a.shape) == WORST
+    with serving(folder / "good", folder / "bad") as served:
+        tab = show(served)
+        tab.until_text(".glance-text", "[1,:,:]")
+        assert "B − A" in tab.text(".glance-text")
+        zero = tab.until(lambda: painted(tab, 0, 0, *difference.shape), lambda seen: seen != (0, 0, 0))
+        for row, column in np.ndindex(difference.shape):
+            is_same = painted(tab, row, column, *difference.shape) == zero
+            assert is_same == (difference[row, column] == 0), (row, column)
+        tab.one(".glance").click()
+        tab.until_at("tensor", name="net.output", step=0, slice="1,:,:", at=",".join(map(str, WORST)))
+        tab.until_text(".tv-where", "[1, 7, 2]")
+        tab.page.go_back()
+        tab.until_at("answer")
+
+
+def test_a_picture_shows_the_nan_and_a_run_its_numbers(show, folder):
+    run = tenscope.open(folder / "sick")
+    with serving(folder / "sick") as served:
+        tab = show(served)
+        tab.until_text(".glance-text", "A · [1,:,:]")
+        tab.until(lambda: painted(tab, WORST[1], WORST[2], 8, 5), lambda seen: seen == (255, 0, 200))
+        # Losses first; beside each name its last value, and a line with a point for each step.
+        names = tab.until(lambda: tab.texts(".curve-name"), lambda now: len(now) == 2)
+        assert names == ["loss", "rate"]
+        tab.until(lambda: tab.one(".curve .spark-a").count() == 2)
+        for name, last, line in zip(names, tab.texts(".curve-last"), tab.one(".curve .spark-a").all(), strict=True):
+            values = [run[name, step] for step in range(STEPS)]
+            assert float(last) == pytest.approx(values[-1], rel=1e-3)
+            points = np.array([part.split() for part in line.get_attribute("d")[1:].split("L")], float)
+            assert len(points) == STEPS
+            # The line goes as the numbers do.
+            assert np.corrcoef(points[:, 1], values)[0, 1] < -0.9999
+        tab.one(".curve", has_text="rate").click()
+        tab.until_at("tensor", name="rate")
+
+
+def test_a_nan_is_strong_at_its_step_and_faint_at_others(show, folder):
+    with serving(folder / "sick") as served:
+        tab = show(served)
+        tab.until(lambda: tab.one(".tree .mark.flag").count() == 1)
+        assert tab.one(".tree .mark.nan:not(.elsewhere)").count() == 1  # at the step of the first NaN
+        tab.press("Home")
+        tab.until_at("answer", step=0)
+        tab.until(lambda: tab.one(".tree .mark.nan.elsewhere").count() == 1)
+        tab.press("End")
+        tab.until(lambda: tab.one(".tree .mark.nan:not(.elsewhere)").count() == 1)
+
+
+def test_wide_cells_of_the_timeline_have_their_numbers(show, folder):
+    run = tenscope.open(folder / "good")
+    sizes = [float(np.abs(np.asarray(run["net.output", step])).max()) for step in range(STEPS)]
+    with serving(folder / "good") as served:
+        tab = show(served, "timeline")
+        drawn = tab.until(lambda: tab.drawn(".matrix canvas"), lambda found: any("." in text for text, *_ in found))
+        heads = {text: x for text, x, y in drawn if y < 26 and text.isdigit()}
+        row = next(y for text, _, y in drawn if text == "net")
+        for step, size in enumerate(sizes):
+            told = [text for text, x, y in drawn if abs(x - heads[str(step)]) < 2 and abs(y - row) < 2]
+            assert len(told) == 1 and float(told[0]) == pytest.approx(size, rel=0.06)
+
+
+def test_a_healthy_run_says_where_to_go_on(show, folder):
+    with serving(folder / "good") as served:
+        tab = show(served)
+        tab.until_text(".headline", "Nothing looks wrong")
+        tab.one(".state-box a", has_text="table").click()
+        tab.until_at("table")
