@@ -323,7 +323,8 @@ def test_zoom_says_who_is_right_and_offers_the_call(recorded):
     text = tenscope_cli("zoom", recorded("plain"), recorded("half"), "--oracle", check=1).stdout
     line = next(line for line in text.splitlines() if "widened to" in line)
     assert line.startswith("attn widened to float64: A ") and line.endswith(" units: B is wrong")
-    offered = next(line for line in text.splitlines() if line.startswith("to look at this call alone: "))
+    lines = text.splitlines()
+    offered = lines[lines.index("to look at this call alone:") + 1].strip()
     assert offered.endswith(f"tenscope repro {recorded('half')} --call attn --call-index 0 -o case")
 
 
