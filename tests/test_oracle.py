@@ -75,6 +75,7 @@ def test_it_is_wide_all_the_way(tmp_path, dtype, wide):
 
 def test_the_program_does_not_notice(tmp_path):
     """Its state, its generators, and what it computes later are what they are without."""
+
     class Stateful(nn.Module):
         def __init__(self):
             super().__init__()

@@ -149,8 +149,7 @@ void init_rundiff(nb::module_& m) {
       "diff_runs",
       [](const std::string& a, const std::string& b, std::vector<std::string> map, std::optional<double> tolerance,
          std::size_t top, bool strict, bool prefix, std::vector<std::string> rows, std::vector<int> ranks,
-         const std::optional<nb::callable>& progress, bool budget, const Noise& noise, bool color,
-         std::size_t width) {
+         const std::optional<nb::callable>& progress, bool budget, const Noise& noise, bool color, std::size_t width) {
         RunDiffOptions options{.map = std::move(map),
                                .tolerance = tolerance,
                                .rows = std::move(rows),

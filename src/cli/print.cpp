@@ -120,7 +120,8 @@ void warn_text(std::string_view text) {
 }
 
 void flush_output() {
-  if (const std::string rest = std::exchange(unfinished, ""); !rest.empty()) write_out(report::fitted(rest, line_width));
+  if (const std::string rest = std::exchange(unfinished, ""); !rest.empty())
+    write_out(report::fitted(rest, line_width));
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   if (errno == EPIPE || errno == 0) end_of_pipe();

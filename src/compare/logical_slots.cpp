@@ -262,7 +262,8 @@ void SlotTable::complete(int run) {
 std::optional<ModuleOfRun> SlotTable::module_of(int run, int node) const {
   for (const LaneMap& lane : lanes_[static_cast<std::size_t>(run)])
     for (std::size_t i = 0; i < lane.to_skeleton.size(); ++i)
-      if (lane.to_skeleton[i] == node && lane.tree.nodes[i].is_called) return ModuleOfRun{&lane.tree, &lane.tree.nodes[i]};
+      if (lane.to_skeleton[i] == node && lane.tree.nodes[i].is_called)
+        return ModuleOfRun{&lane.tree, &lane.tree.nodes[i]};
   return std::nullopt;
 }
 

@@ -187,7 +187,8 @@ TEST_F(ModuleCode, AttributesThatAreChangedLaterDifferFromThatCallOn) {
   EXPECT_EQ(differences(still, once), (std::vector<std::string>{"p 0.1 0.5 5 10"}));
   EXPECT_EQ(differences(once, still), (std::vector<std::string>{"p 0.5 0.1 5 10"}));
   // The same change one call later, an attribute that goes, and one that comes back: told once, where they part.
-  const ModuleNode later = node({{5, 11, R"({"changed":{"p":0.5},"gone":["old"]})"}, {6, 12, R"({"changed":{"old":1}})"}});
+  const ModuleNode later =
+      node({{5, 11, R"({"changed":{"p":0.5},"gone":["old"]})"}, {6, 12, R"({"changed":{"old":1}})"}});
   EXPECT_EQ(differences(once, later), (std::vector<std::string>{"p 0.5 0.1 5 10", "old 1  5 11"}));
 }
 

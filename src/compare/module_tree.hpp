@@ -31,9 +31,9 @@ struct ModuleNode {
   TextId root = 0;
   std::string path;
   TextId cls = 0;
-  TextId site = 0;                // where the class' forward begins, where that was recorded
-  std::vector<TextId> arguments;  // of its forward, in their order, where that was recorded
-  TextId description = 0;         // the meta of its first call, as JSON: class, attributes
+  TextId site = 0;                       // where the class' forward begins, where that was recorded
+  std::vector<TextId> arguments;         // of its forward, in their order, where that was recorded
+  TextId description = 0;                // the meta of its first call, as JSON: class, attributes
   std::vector<AttributeChange> changes;  // in the process that this is of
   SourceOfModule class_source, forward_source;
   bool is_called = false;       // by itself: a compiled region calls nothing that can be seen

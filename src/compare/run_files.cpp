@@ -288,10 +288,8 @@ RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& o
     const int found = runs.table->tree().find(node.root, interner.text(node.path));
     return found < 0 ? std::nullopt : runs.table->module_of(run, found);
   };
-  const RankTimelines both{.rank = 0,
-                           .a = std::move(runs.timelines[0]),
-                           .b = std::move(runs.timelines[1]),
-                           .assumed_noise = runs.roundoff};
+  const RankTimelines both{
+      .rank = 0, .a = std::move(runs.timelines[0]), .b = std::move(runs.timelines[1]), .assumed_noise = runs.roundoff};
   RunDiffOptions unmapped = options;
   unmapped.map.clear();   // the modules have one name already
   unmapped.on_pair = {};  // wholes are no events

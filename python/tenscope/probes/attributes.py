@@ -45,7 +45,9 @@ class Attributes:
         before = self.values
         self._look(module)
         changed = {
-            name: value for name, value in self.values.items() if name not in before or not _is_same(value, before[name])
+            name: value
+            for name, value in self.values.items()
+            if name not in before or not _is_same(value, before[name])
         }
         gone = [name for name in before if name not in self.values]
         return (changed, gone) if changed or gone else None
@@ -90,7 +92,9 @@ class _Table:
                 and all(map(is_, self._objects_of(members), self._objects))
                 and (not self._addresses or tuple(map(id, self._addresses_of(members))) == self._addresses)
                 and all(type(members[name]) is kind and _has(members[name], was) for name, kind, was in self._copies)
-                and all(isinstance(members[name], dict) and table.is_same(members[name]) for name, table in self._tables)
+                and all(
+                    isinstance(members[name], dict) and table.is_same(members[name]) for name, table in self._tables
+                )
             )
         except KeyError:  # one is gone, and another has come
             return False

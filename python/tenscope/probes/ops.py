@@ -89,7 +89,9 @@ class Wanted:
         if frame.scope_of_ops is False:
             is_wanted = ":all" in self._around or any(self._wants_call(each) for each in stack)
             info = frame.info
-            frame.scope_of_ops = Scope(info.path, info.root.label, info.cls, "forward", frame.call) if is_wanted else None
+            frame.scope_of_ops = (
+                Scope(info.path, info.root.label, info.cls, "forward", frame.call) if is_wanted else None
+            )
         return frame.scope_of_ops
 
     def _wants_call(self, frame: Frame) -> bool:
