@@ -75,6 +75,7 @@ def test_it_is_wide_all_the_way(tmp_path, dtype, wide):
 
 def test_the_program_does_not_notice(tmp_path):
     """Its state, its generators, and what it computes later are what they are without."""
+
     class Stateful(nn.Module):
         def __init__(self):
             super().__init__()
@@ -323,7 +324,8 @@ def test_zoom_says_who_is_right_and_offers_the_call(recorded):
     text = tenscope_cli("zoom", recorded("plain"), recorded("half"), "--oracle", check=1).stdout
     line = next(line for line in text.splitlines() if "widened to" in line)
     assert line.startswith("attn widened to float64: A ") and line.endswith(" units: B is wrong")
-    offered = next(line for line in text.splitlines() if line.startswith("to look at this call alone: "))
+    lines = text.splitlines()
+    offered = lines[lines.index("to look at this call alone:") + 1].strip()
     assert offered.endswith(f"tenscope repro {recorded('half')} --call attn --call-index 0 -o case")
 
 

@@ -287,6 +287,21 @@ def test_the_tensors_are_safetensors_that_others_read(script_run, tmp_path):
     assert inputs["input.mask"].dtype == torch.bool
 
 
+def test_state_that_safetensors_has_written_again(script_run, tmp_path):
+    """Who changes a parameter writes the file with safetensors, which knows nothing of our metadata."""
+    safetensors = pytest.importorskip("safetensors.torch")
+    case = make_case(script_run, "blocks.0", tmp_path / "case")
+    path = case.folder / "state.safetensors"
+    state = safetensors.load_file(path)
+    safetensors.save_file(state, path)
+    code, output = run_case(case.folder)
+    assert code == 0 and "equal in bits" in output
+    state["blocks.0.fc.weight"] = state["blocks.0.fc.weight"] * 1.5
+    safetensors.save_file(state, path)
+    code, output = run_case(case.folder)
+    assert code == 1 and "DIFFERS" in output and "does not reproduce" in output
+
+
 def test_code_that_has_changed_since(script_run, tmp_path):
     """A class of the script is as the run kept it; of an imported one it is told."""
     folder = script_run.parent.parent

@@ -1,10 +1,15 @@
 """Operations (`tenscope run --ops`) and `tenscope zoom`: the line where two programs part."""
 
+import fcntl
 import json
 import os
+import pty
+import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -345,9 +350,17 @@ def test_ranks_of_a_launcher_are_all_run_again(recorded):
         ]
         environment = os.environ | {"TENSCOPE_METADATA": "1", "OMP_NUM_THREADS": "1"}
         subprocess.run(command, check=True, cwd=folder.parent, env=environment, capture_output=True)
-    found = zoom(folder / "ranks-good", folder / "ranks-bad")
+    found = zoom(folder / "ranks-good", folder / "ranks-bad", "--oracle")
     assert found["first_divergence"]["rank"] == 1
     assert found["line"]["a"] is None and found["line"]["b"]["line"] == line_of("RANK 1")
+    # The other rank is not blamed, and the call of this one is what is widened, and offered.
+    assert found["oracle"]["verdict"] == "different", found["oracle"]
+    assert found["reproduce"][1].endswith("--call . --call-index 0 --rank 1 -o case"), found["reproduce"]
+    for rank in ("0", "1"):
+        case = folder.parent / f"case-{rank}"
+        tenscope_cli("repro", folder / "ranks-bad", "--call", "attn", "--rank", rank, "-o", case)
+        done = subprocess.run([sys.executable, case / "repro.py"], capture_output=True, text=True, cwd=folder.parent)
+        assert done.returncode == 0 and "equal in bits" in done.stdout, done.stdout + done.stderr
 
 
 def test_values_that_were_exchanged_are_not_said_to_agree(recorded):
@@ -362,6 +375,58 @@ def test_the_report_shows_both_lines(recorded):
     assert f"first divergence: softmax at model.py:{line_of('RIGHT AXIS')} in attn (step 0, forward)" in said
     assert f"  B  model.py:{line_of('WRONG AXIS')}   weights = scores.softmax(-2)" in said
     assert "its inputs agree in bits, its result does not" in said
+
+
+def on_a_terminal(*words, **environment):
+    """What a program prints where its output is a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+    process = subprocess.Popen(
+        [tenscope_program(), *map(str, words)],
+        stdout=theirs, stderr=subprocess.DEVNULL, env={**kept, "TERM": "xterm", **environment},
+    )  # fmt: skip
+    os.close(theirs)
+    output = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            output += chunk
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    process.wait()
+    return output.decode()
+
+
+def test_colours_are_those_of_diff(recorded):
+    """What differs between the two statements is coloured, as changed lines are; nothing in a pipe or with NO_COLOR."""
+    a, b = recorded("none"), recorded("axis")
+    shown = on_a_terminal("zoom", a, b)
+    answer = f"first divergence: softmax at model.py:{line_of('RIGHT AXIS')} in attn (step 0, forward)"
+    assert f"\033[1;31m{answer}\033[0m" in shown
+    assert "\033[31mweights = scores.softmax(-1)  # RIGHT AXIS\033[0m" in shown
+    assert "\033[32mweights = scores.softmax(-2)  # WRONG AXIS\033[0m" in shown
+    assert shown.count("\033[1;31m") == 2  # diff's answer, and this
+    # Lines are broken as diff's are, but for what is to be typed.
+    plain = re.sub("\033\\[[0-9;]*m", "", shown).replace("\r", "").split("\n")
+    assert all(len(line) <= 80 or line.lstrip().startswith("tenscope ") for line in plain)
+    assert "\033" not in on_a_terminal("zoom", a, b, NO_COLOR="1")
+    assert "\033" not in tenscope_cli("zoom", a, b, check=1).stdout
+
+
+def test_a_blamed_call_is_measured_by_its_values(recorded):
+    """Not by sketches: what an operation of it returned is kept."""
+    said = tenscope_cli("zoom", recorded("none"), recorded("axis"), check=1).stdout
+    assert "by sketch" not in said.split("first divergence: softmax")[1]
+
+
+def test_git_need_not_have_answered(recorded, tmp_path):
+    shutil.copytree(recorded("axis"), tmp_path / "axis")
+    (tmp_path / "axis" / "git_info.json").unlink()
+    (tmp_path / "axis" / "metadata_error.txt").write_text("GitError: git add failed")
+    assert zoom(recorded("none"), tmp_path / "axis")["line"]["b"]["line"] == line_of("WRONG AXIS")
+    said = tenscope_cli("repro", tmp_path / "axis", check=2)
+    assert "no git_info.json" in said.stderr and "metadata_error.txt there says why" in said.stderr
 
 
 def test_runs_that_agree_need_no_zoom(recorded):

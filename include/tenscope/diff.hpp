@@ -222,6 +222,7 @@ struct DiffAttribute {
   std::string root, module;  // in the first run's names
   std::string name;          // "eps", "config.hidden_act"; "training"; "dtype of weight"
   std::string a, b;
+  std::int64_t step = -1, call = -1;  // where they begin to differ; -1: from the module's first call on
 };
 
 // What two runs keep of the source of one module's class.

@@ -16,6 +16,7 @@
 #include "compare/oracle.hpp"
 #include "compare/run_diff.hpp"
 #include "report/checkpoint_diff.hpp"
+#include "report/layout.hpp"
 #include "report/op_diff.hpp"
 #include "report/oracle.hpp"
 #include "report/run_diff.hpp"
@@ -30,8 +31,8 @@ namespace {
 using Report = std::tuple<std::string, std::string, std::string>;  // text, JSON document, HTML
 using Noise = std::optional<std::string>;                          // as RunDiffOptions::noise
 
-Report report_of(const RunDiff& diff, std::size_t top, bool strict) {
-  const report::RunDiffTextOptions options{.top = top, .strict = strict};
+Report report_of(const RunDiff& diff, std::size_t top, bool strict, bool color = false, std::size_t width = 80) {
+  const report::RunDiffTextOptions options{.color = color, .top = top, .strict = strict, .width = width};
   return {report::run_diff_text(diff, options), report::run_diff_json(diff), report::run_diff_html(diff, options)};
 }
 
@@ -148,7 +149,7 @@ void init_rundiff(nb::module_& m) {
       "diff_runs",
       [](const std::string& a, const std::string& b, std::vector<std::string> map, std::optional<double> tolerance,
          std::size_t top, bool strict, bool prefix, std::vector<std::string> rows, std::vector<int> ranks,
-         const std::optional<nb::callable>& progress, bool budget, const Noise& noise) {
+         const std::optional<nb::callable>& progress, bool budget, const Noise& noise, bool color, std::size_t width) {
         RunDiffOptions options{.map = std::move(map),
                                .tolerance = tolerance,
                                .rows = std::move(rows),
@@ -162,10 +163,10 @@ void init_rundiff(nb::module_& m) {
             (*progress)(done);
           };
         nb::gil_scoped_release release;
-        return report_of(diff_runs(a, b, options), top, strict);
+        return report_of(diff_runs(a, b, options), top, strict, color, width);
       },
       "a"_a, "b"_a, "map"_a, "tolerance"_a.none(), "top"_a, "strict"_a, "prefix"_a, "rows"_a, "ranks"_a,
-      "progress"_a.none(), "budget"_a = false, "noise"_a.none() = "");
+      "progress"_a.none(), "budget"_a = false, "noise"_a.none() = "", "color"_a = false, "width"_a = 80);
   m.def(
       "measure_noise",
       [](const std::string& run, const std::string& again, std::vector<std::string> changes) {
@@ -177,20 +178,33 @@ void init_rundiff(nb::module_& m) {
       "run"_a, "again"_a, "changes"_a, "How far each place of a run moved when the same program was run again.");
   m.def(
       "diff_operations",
-      [](const std::string& a, const std::string& b, std::optional<std::int64_t> step, std::optional<int> rank) {
+      [](const std::string& a, const std::string& b, std::optional<std::int64_t> step, std::optional<int> rank,
+         bool color) {
         nb::gil_scoped_release release;
         const OpDiff diff = diff_operations(a, b, {.step = step, .rank = rank});
-        return std::pair(report::op_diff_text(diff), report::op_diff_json(diff));
+        return std::pair(report::op_diff_text(diff, color), report::op_diff_json(diff));
       },
-      "a"_a, "b"_a, "step"_a.none(), "rank"_a.none());
+      "a"_a, "b"_a, "step"_a.none(), "rank"_a.none(), "color"_a = false);
   m.def(
       "judge_by_oracle",
-      [](const std::string& a, const std::string& b, std::optional<int> rank) {
+      [](const std::string& a, const std::string& b, std::optional<int> rank, bool color) {
         nb::gil_scoped_release release;
         const OracleDiff diff = judge_by_oracle(a, b, rank);
-        return std::pair(report::oracle_text(diff), report::oracle_json(diff));
+        return std::pair(report::oracle_text(diff, color), report::oracle_json(diff));
       },
-      "a"_a, "b"_a, "rank"_a.none());
+      "a"_a, "b"_a, "rank"_a.none(), "color"_a = false);
+  m.def(
+      "fitted",
+      [](const std::string& text, std::size_t width) {
+        std::string all;
+        for (std::size_t begin = 0; begin < text.size();) {
+          const std::size_t end = std::min(text.find('\n', begin), text.size());
+          all += report::fitted(text.substr(begin, end - begin), width) + '\n';
+          begin = end + 1;
+        }
+        return all;
+      },
+      "text"_a, "width"_a, "The lines of a report in the width of a terminal; 0: any width.");
   m.def(
       "are_checkpoints",
       [](const std::string& a, const std::string& b) {

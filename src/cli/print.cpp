@@ -56,33 +56,6 @@ void write_out(std::string_view bytes) {
   flush_output();
 }
 
-// Where the text of a line begins, and where it goes on below when it is broken: behind the first words of a list,
-// "  why            the output of", else two columns further in.
-std::pair<std::size_t, std::size_t> indents(std::string_view line) {
-  constexpr std::size_t kFurthest = 20;
-  const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
-  const std::size_t gap = line.find("  ", begin);
-  if (gap != line.npos && line.find('\033') > gap)
-    if (const std::size_t text = line.find_first_not_of(' ', gap); text != line.npos && text <= kFurthest)
-      return {text, text};
-  return {begin, std::min(begin + 2, kFurthest)};
-}
-
-// A line in the width of the terminal. What is to be typed stays one line, so that it can be copied.
-std::string fitted(const std::string& line) {
-  if (line_width == 0 || report::display_width(line) <= line_width) return line;
-  const auto [begin, indent] = indents(line);
-  const std::string_view text = std::string_view(line).substr(begin);
-  if (text.starts_with("tenscope ") || line_width < 2 * indent) return line;
-  std::string result = line.substr(0, begin);
-  bool is_first = true;
-  for (const std::string& one : report::wrapped(text, line_width - indent)) {
-    result += (is_first ? "" : "\n" + std::string(indent, ' ')) + report::shortened(one, line_width - indent);
-    is_first = false;
-  }
-  return result;
-}
-
 // As a program ends whose pipe nobody reads any more, also where the signal that says so is ignored.
 [[noreturn]] void end_of_pipe() {
   constexpr int kAsBySignal = 128 + SIGPIPE;
@@ -116,7 +89,7 @@ void print_text(std::string_view text) {
   std::string whole;
   std::size_t begin = 0;
   for (std::size_t end = 0; (end = unfinished.find('\n', begin)) != unfinished.npos; begin = end + 1)
-    whole += fitted(unfinished.substr(begin, end - begin)) + "\n";
+    whole += report::fitted(unfinished.substr(begin, end - begin), line_width) + "\n";
   unfinished.erase(0, begin);
   write_out(whole);
 }
@@ -150,7 +123,8 @@ void warn_text(std::string_view text) {
 }
 
 void flush_output() {
-  if (const std::string rest = std::exchange(unfinished, ""); !rest.empty()) write_out(fitted(rest));
+  if (const std::string rest = std::exchange(unfinished, ""); !rest.empty())
+    write_out(report::fitted(rest, line_width));
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   if (errno == EPIPE || errno == 0) end_of_pipe();

@@ -28,6 +28,8 @@ void become_zoom(const std::string& a, const std::string& b, const RunDiffFlags&
   if (diff.prefix) words.emplace_back("--prefix");
   words.insert(words.end(), {"--top", std::to_string(diff.top)});
   if (output.json) words.emplace_back("--json");
+  if (output.color) words.emplace_back("--color");
+  if (output.is_fitted) words.insert(words.end(), {"--width", std::to_string(output.width)});
   become_python("tenscope.launch.zoom", words);
 }
 

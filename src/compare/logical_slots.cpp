@@ -259,6 +259,14 @@ void SlotTable::complete(int run) {
   found_[side].clear();
 }
 
+std::optional<ModuleOfRun> SlotTable::module_of(int run, int node) const {
+  for (const LaneMap& lane : lanes_[static_cast<std::size_t>(run)])
+    for (std::size_t i = 0; i < lane.to_skeleton.size(); ++i)
+      if (lane.to_skeleton[i] == node && lane.tree.nodes[i].is_called)
+        return ModuleOfRun{&lane.tree, &lane.tree.nodes[i]};
+  return std::nullopt;
+}
+
 void SlotTable::list_places(bool are_passes_joined) {
   LaneMap map{.lane = &skeleton_->lanes.front(), .tree = tree_, .to_skeleton = std::vector<int>(tree_.nodes.size())};
   std::iota(map.to_skeleton.begin(), map.to_skeleton.end(), 0);

@@ -76,6 +76,8 @@ class SlotTable {
   bool is_called(int run, int node, std::int64_t step) const {
     return called_[static_cast<std::size_t>(run)].contains({node, step});
   }
+  // A module of the skeleton as that run has it in the first of its lanes that does; nothing where none has.
+  std::optional<ModuleOfRun> module_of(int run, int node) const;
   // Ranks of a run that lack modules which others of its ranks have: stages of a pipeline, say.
   const std::set<int>& partial_ranks(int run) const { return partial_[static_cast<std::size_t>(run)]; }
   std::size_t most_passes(int run) const { return most_passes_[static_cast<std::size_t>(run)]; }

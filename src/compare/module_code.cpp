@@ -4,7 +4,9 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <optional>
 #include <set>
 
 #include "compare/line_diff.hpp"
@@ -281,11 +283,94 @@ const std::string* find(const Attributes& attributes, std::string_view name) {
   return found == attributes.end() ? nullptr : &found->second;
 }
 
+// Two modules' attributes from call to call: which of those that began as equals become others, and when.
+class ChangingAttributes {
+ public:
+  ChangingAttributes(const ModuleNode& a, const ModuleNode& b, Attributes in_a, Attributes in_b,
+                     const Interner& interner)
+      : sides_{Side{&a, std::move(in_a)}, Side{&b, std::move(in_b)}}, interner_(interner) {}
+
+  void add_differences(const std::vector<DiffAttribute>& known, std::vector<DiffAttribute>& into) {
+    std::set<std::string> told;
+    for (const DiffAttribute& one : known) told.insert(one.name);
+    while (const auto moment = next_moment()) {
+      std::vector<std::string> touched;
+      for (Side& side : sides_) apply(side, *moment, touched);
+      for (const std::string& name : touched) {
+        const std::string *x = find(sides_[0].values, name), *y = find(sides_[1].values, name);
+        if (x == nullptr ? y == nullptr : y != nullptr && is_same_value(*x, *y)) continue;
+        if (!told.insert(name).second) continue;
+        into.push_back({.root = std::string(interner_.text(sides_[0].node->root)),
+                        .module = sides_[0].node->path,
+                        .name = name,
+                        .a = x != nullptr ? *x : "",
+                        .b = y != nullptr ? *y : "",
+                        .step = moment->first,
+                        .call = moment->second});
+      }
+    }
+  }
+
+ private:
+  using Moment = std::pair<std::int64_t, std::int64_t>;  // step, call
+
+  struct Side {
+    const ModuleNode* node;
+    Attributes values;
+    std::size_t next = 0;
+  };
+
+  std::optional<Moment> next_moment() const {
+    std::optional<Moment> first;
+    for (const Side& side : sides_) {
+      if (side.next == side.node->changes.size()) continue;
+      const AttributeChange& change = side.node->changes[side.next];
+      const Moment moment(change.step, change.call);
+      if (!first || moment < *first) first = moment;
+    }
+    return first;
+  }
+
+  void apply(Side& side, const Moment& moment, std::vector<std::string>& touched) {
+    for (; side.next < side.node->changes.size(); ++side.next) {
+      const AttributeChange& change = side.node->changes[side.next];
+      if (Moment(change.step, change.call) > moment) return;
+      simdjson::dom::object object, changed;
+      simdjson::dom::array gone;
+      const std::string_view json = interner_.text(change.meta);
+      if (parser_.parse(json.data(), json.size()).get(object) != simdjson::SUCCESS) continue;
+      if (object["changed"].get(changed) == simdjson::SUCCESS) {
+        for (const auto& [key, value] : changed) {
+          const std::string name(key);
+          touched.push_back(name);
+          const auto known = std::ranges::find(side.values, name, &Attributes::value_type::first);
+          if (known != side.values.end())
+            known->second = simdjson::minify(value);
+          else
+            side.values.emplace_back(name, simdjson::minify(value));
+        }
+      }
+      if (object["gone"].get(gone) == simdjson::SUCCESS) {
+        for (const auto& each : gone) {
+          std::string_view name;
+          if (each.get(name) != simdjson::SUCCESS) continue;
+          touched.emplace_back(name);
+          std::erase_if(side.values, [&](const auto& one) { return one.first == name; });
+        }
+      }
+    }
+  }
+
+  std::array<Side, 2> sides_;
+  const Interner& interner_;
+  simdjson::dom::parser parser_;
+};
+
 }  // namespace
 
 std::vector<DiffAttribute> compare_attributes(const ModuleNode& a, const ModuleNode& b, const Interner& interner) {
   std::vector<DiffAttribute> differences;
-  if (a.description == b.description) return differences;
+  if (a.description == b.description && a.changes.empty() && b.changes.empty()) return differences;
   const auto in_a = attributes_of(a, interner), in_b = attributes_of(b, interner);
   if (!in_a || !in_b) return differences;
   const auto add = [&](const std::string& name, const std::string* x, const std::string* y) {
@@ -301,10 +386,15 @@ std::vector<DiffAttribute> compare_attributes(const ModuleNode& a, const ModuleN
   for (const auto& [name, value] : *in_a) add(name, &value, find(*in_b, name));
   for (const auto& [name, value] : *in_b)
     if (find(*in_a, name) == nullptr) add(name, nullptr, &value);
+  if (!a.changes.empty() || !b.changes.empty()) {
+    const std::vector<DiffAttribute> from_the_first_call = differences;
+    ChangingAttributes(a, b, *in_a, *in_b, interner).add_differences(from_the_first_call, differences);
+  }
   return differences;
 }
 
-std::vector<DiffAttribute> compare_attributes(const Alignment& alignment, const Interner& interner) {
+std::vector<DiffAttribute> compare_attributes(const Alignment& alignment, const Interner& interner,
+                                              const ModuleLookup& module_of) {
   std::vector<DiffAttribute> all;
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
   for (std::size_t i = 0; i < alignment.tree_a.nodes.size(); ++i)
@@ -313,7 +403,12 @@ std::vector<DiffAttribute> compare_attributes(const Alignment& alignment, const 
       order, {}, [&](const auto& one) { return std::pair(one.first, alignment.tree_a.nodes[one.second].path.size()); });
   for (const auto& [first_call, i] : order) {
     const ModuleNode& b = alignment.tree_b.nodes[static_cast<std::size_t>(alignment.module_to_b[i])];
-    auto found = compare_attributes(alignment.tree_a.nodes[i], b, interner);
+    const ModuleNode& a = alignment.tree_a.nodes[i];
+    const auto in_a = module_of ? module_of(0, a) : ModuleOfRun{&alignment.tree_a, &a},
+               in_b = module_of ? module_of(1, b) : ModuleOfRun{&alignment.tree_b, &b};
+    if (!in_a || !in_b) continue;
+    auto found = compare_attributes(*in_a->node, *in_b->node, interner);
+    for (DiffAttribute& one : found) one.root = interner.text(a.root), one.module = a.path;
     std::move(found.begin(), found.end(), std::back_inserter(all));
   }
   return all;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,10 +51,14 @@ class CodeComparison {
   std::map<std::string, std::unique_ptr<PythonSource>> sources_;  // by fingerprint
 };
 
-// The plain attributes of two modules that differ: those that both runs know.
+// The plain attributes of two modules that differ: those that both runs know, from the first call on or from a later
+// one, before which one of the runs had changed them.
 std::vector<DiffAttribute> compare_attributes(const ModuleNode& a, const ModuleNode& b, const Interner& interner);
-// Of all modules that both runs have, in the order of their calls.
-std::vector<DiffAttribute> compare_attributes(const Alignment& alignment, const Interner& interner);
+// Of all modules that both runs have, in the order of their calls. `module_of` tells of a module of a tree (0, 1) what
+// the run itself has, where that is something else; it may be empty.
+using ModuleLookup = std::function<std::optional<ModuleOfRun>(int run, const ModuleNode& node)>;
+std::vector<DiffAttribute> compare_attributes(const Alignment& alignment, const Interner& interner,
+                                              const ModuleLookup& module_of = {});
 // Whether a module's parameters have another dtype in the second run, as if it were an attribute.
 std::vector<DiffAttribute> compare_dtypes(const ModuleNode& a, const ModuleNode& b, const LanePair& lane,
                                           const Interner& interner);

@@ -164,5 +164,33 @@ TEST_F(ModuleCode, AttributesAreComparedAsValues) {
   EXPECT_TRUE(compare_attributes(old, node(R"({"eps":1})"), interner).empty());
 }
 
+TEST_F(ModuleCode, AttributesThatAreChangedLaterDifferFromThatCallOn) {
+  Interner interner;
+  const auto node = [&](std::initializer_list<std::tuple<int, int, const char*>> changes) {
+    ModuleNode node;
+    node.root = interner.text("Net#0");
+    node.path = "drop";
+    node.description = interner.text(R"({"arguments":[],"attributes":{"p":0.1,"mode":"a","old":1}})");
+    for (const auto& [step, call, meta] : changes) node.changes.push_back({step, call, interner.text(meta)});
+    return node;
+  };
+  const auto differences = [&](const ModuleNode& a, const ModuleNode& b) {
+    std::vector<std::string> texts;
+    for (const DiffAttribute& one : compare_attributes(a, b, interner))
+      texts.push_back(one.name + " " + one.a + " " + one.b + " " + std::to_string(one.step) + " " +
+                      std::to_string(one.call));
+    return texts;
+  };
+  const ModuleNode still = node({});
+  const ModuleNode once = node({{5, 10, R"({"training":true,"changed":{"p":0.5}})"}});
+  EXPECT_TRUE(differences(once, once).empty());
+  EXPECT_EQ(differences(still, once), (std::vector<std::string>{"p 0.1 0.5 5 10"}));
+  EXPECT_EQ(differences(once, still), (std::vector<std::string>{"p 0.5 0.1 5 10"}));
+  // The same change one call later, an attribute that goes, and one that comes back: told once, where they part.
+  const ModuleNode later =
+      node({{5, 11, R"({"changed":{"p":0.5},"gone":["old"]})"}, {6, 12, R"({"changed":{"old":1}})"}});
+  EXPECT_EQ(differences(once, later), (std::vector<std::string>{"p 0.5 0.1 5 10", "old 1  5 11"}));
+}
+
 }  // namespace
 }  // namespace tenscope::compare

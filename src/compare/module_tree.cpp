@@ -22,6 +22,7 @@ class TreeBuilder {
   ModuleTree build(const Timeline& timeline) {
     for (const Lane& lane : timeline.lanes) {
       sources_.clear();
+      described_.clear();
       for (const Item& item : lane.items) {
         if (item.root != 0)
           add(item);
@@ -57,7 +58,12 @@ class TreeBuilder {
     if (item.cls != 0 && module.cls == 0) module.cls = item.cls;
     if (item.kind == EventKind::Enter) module.is_called = true;
     if (item.kind == EventKind::Enter && module.site == 0) module.site = item.site;
-    if (item.kind == EventKind::Enter && item.text != 0 && module.description == 0) set_description(module, item);
+    if (item.kind == EventKind::Enter && item.text != 0) {
+      if (module.description == 0 && set_description(module, item))
+        described_.insert(id);
+      else if (described_.contains(id))
+        module.changes.push_back({item.step, item.call, item.text});
+    }
     if (item.kind == EventKind::Enter) module.order = std::min<std::uint64_t>(module.order, position_++);
     if (!item.is_tensor()) return;
     if (item.phase == Phase::Init) {
@@ -77,10 +83,10 @@ class TreeBuilder {
     }
   }
 
-  void set_description(ModuleNode& module, const Item& item) {
+  bool set_description(ModuleNode& module, const Item& item) {
     const std::string_view json = interner_.text(item.text);
     simdjson::dom::object object;
-    if (parser_.parse(json.data(), json.size()).get(object) != simdjson::SUCCESS) return;
+    if (parser_.parse(json.data(), json.size()).get(object) != simdjson::SUCCESS) return false;
     module.description = item.text;
     simdjson::dom::array names;
     if (object["arguments"].get(names) == simdjson::SUCCESS) {
@@ -93,6 +99,7 @@ class TreeBuilder {
     if (object["class_file"].get(file) == simdjson::SUCCESS) module.class_source = source_of(file);
     const std::string_view site = interner_.text(item.site);
     module.forward_source = source_of(site.substr(0, site.rfind(':')));
+    return true;
   }
 
   void add_source(std::string_view meta) {
@@ -137,6 +144,7 @@ class TreeBuilder {
   simdjson::dom::parser parser_;
   std::unordered_set<std::uint64_t> seen_;              // parameters and buffers
   std::unordered_map<int, Flow> flows_;                 // of the first call
+  std::unordered_set<int> described_;                   // in the process at hand
   std::unordered_map<TextId, SourceOfModule> sources_;  // by file, as far as the process at hand has told of them
   std::uint64_t position_ = 0;
 };

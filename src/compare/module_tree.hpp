@@ -20,14 +20,21 @@ struct SourceOfModule {
   TextId left_out = 0;  // why there is none
 };
 
+// A call before which attributes of the module had been changed.
+struct AttributeChange {
+  std::int64_t step = 0, call = 0;
+  TextId meta = 0;  // of the call, as JSON: `changed` and `gone`
+};
+
 // A module of a run, or a name on the way to one.
 struct ModuleNode {
   TextId root = 0;
   std::string path;
   TextId cls = 0;
-  TextId site = 0;                // where the class' forward begins, where that was recorded
-  std::vector<TextId> arguments;  // of its forward, in their order, where that was recorded
-  TextId description = 0;         // the meta of its first call, as JSON: class, attributes
+  TextId site = 0;                       // where the class' forward begins, where that was recorded
+  std::vector<TextId> arguments;         // of its forward, in their order, where that was recorded
+  TextId description = 0;                // the meta of its first call, as JSON: class, attributes
+  std::vector<AttributeChange> changes;  // in the process that this is of
   SourceOfModule class_source, forward_source;
   bool is_called = false;       // by itself: a compiled region calls nothing that can be seen
   int parent = -1;              // -1: an outermost module
@@ -54,6 +61,12 @@ struct ModuleTree {
     const auto found = index.find(key(root, scope));
     return found == index.end() ? -1 : found->second;
   }
+};
+
+// A module as one of the runs has it.
+struct ModuleOfRun {
+  const ModuleTree* tree = nullptr;
+  const ModuleNode* node = nullptr;
 };
 
 ModuleTree build_module_tree(const Timeline& timeline, Interner& interner);

@@ -286,7 +286,26 @@ class OpMatcher {
     return x.place.full_op != y.place.full_op && is_made_of(y, x, own);
   }
 
+  // Of an operation whose inputs agree, and one of the other run that is made of something else: did the first run
+  // before the second, which then only follows from it, by a way that was not recorded?
+  static bool is_earlier(const Op& first, const Side& own, const Op& second, const Side& other) {
+    const auto moment = [](const Op& op) {
+      constexpr std::array kPhases = {Phase::Forward, Phase::Backward, Phase::Optimizer};
+      const auto phase = std::ranges::find_if(kPhases, [&](Phase one) { return op.place.phase == to_string(one); });
+      return std::pair(op.place.step, phase - kPhases.begin());
+    };
+    const bool have_phases = !first.place.phase.empty() && !second.place.phase.empty();
+    if (have_phases && moment(first) != moment(second)) return moment(first) < moment(second);
+    return is_before(first, own, second, other);
+  }
+
   void tell(const Op* x, const Op* y, OpDiff& diff) const {
+    if (x != nullptr && y != nullptr) {
+      const bool x_follows = is_of_other_input(x, a_, b_, noise_of_a_),
+                 y_follows = is_of_other_input(y, b_, a_, noise_of_b_);
+      if (y_follows && !x_follows && is_earlier(*x, a_, *y, b_)) y = nullptr;
+      if (x_follows && !y_follows && is_earlier(*y, b_, *x, a_)) x = nullptr;
+    }
     const bool is_pair = x != nullptr && y != nullptr && x->place.op == y->place.op && x->item.shape == y->item.shape &&
                          x->item.is_tensor() == y->item.is_tensor();
     if (is_of_other_input(x, a_, b_, noise_of_a_) || is_of_other_input(y, b_, a_, noise_of_b_)) {

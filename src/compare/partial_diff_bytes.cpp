@@ -60,8 +60,8 @@ auto fields(Is<DiffUpdate> auto& one) {
 }
 
 auto fields(Is<DiffAttribute> auto& one) {
-  auto& [root, module, name, a, b] = one;
-  return std::tie(root, module, name, a, b);
+  auto& [root, module, name, a, b, step, call] = one;
+  return std::tie(root, module, name, a, b, step, call);
 }
 
 auto fields(Is<DiffCode> auto& one) {

@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 
 #include "compare/double_reader.hpp"
 #include "compare/row_match.hpp"
 #include "compare/row_words.hpp"
+#include "store/sources.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/run.hpp"
 
@@ -78,10 +80,41 @@ std::vector<std::string> columns_of(const std::vector<std::string>& rows, int si
   return columns;
 }
 
+// What the calls of modules refer to stands before them.
+void keep_sources(const Reader& reader, Run& run, const fs::path& folder) {
+  for (EventId id = 0; id < reader.event_count(); ++id) {
+    if (reader.kind(id) != EventKind::Note || reader.name(id) != kSourceNote) continue;
+    const Event note = reader.event(id);
+    const auto source = store::parse_source(note.meta);
+    if (!source) continue;
+    run.record(info_of(note, -1), note.value);
+    if (source->fingerprint.empty()) continue;
+    const fs::path path = folder / store::kSourcesFolder / (source->fingerprint + ".py");
+    std::error_code ignored;
+    fs::create_directories(path.parent_path(), ignored);
+    if (fs::exists(path, ignored)) continue;
+    try {
+      std::ofstream(path, std::ios::binary) << reader.source_text(source->fingerprint);
+    } catch (const Error&) {  // its text is missing or damaged: that is said where somebody asks for it
+    }
+  }
+}
+
+// Attributes that were changed on the way have no place in a run in which everything is one step.
+void leave_changes_out(RunDiff& diff) {
+  const auto is_later = [](const DiffAttribute& one) { return one.step >= 0; };
+  diff.attribute_count -= std::erase_if(diff.attributes, is_later);
+  for (DiffOrigin& origin : diff.origins)
+    if (origin.code) std::erase_if(origin.code->attributes, is_later);
+  if (diff.first_divergence && diff.first_divergence->code)
+    std::erase_if(diff.first_divergence->code->attributes, is_later);
+}
+
 // Writes a run anew: each tensor and call once, at step 0; tensors of rows as [rows, ...].
 void write_run(const RowMatch& match, int side, const fs::path& folder, const std::string& name) {
   Run run(folder, {.name = name, .strict = true, .on_warning = {}});
   const Reader& reader = match.table(side).reader();
+  keep_sources(reader, run, folder / name);
   for (std::size_t i = 0; i < match.tensors(side).size(); ++i) {
     const RowTensor& tensor = match.tensors(side)[i];
     const RowPlan& plan = match.plan(side, i);
@@ -241,6 +274,7 @@ RunDiff diff_by_rows(const Reader& reader_a, const Reader& reader_b, const RunDi
   RunDiff diff = diff_runs(folder.path() / "a", folder.path() / "b", others);
   diff.a = reader_a.path().string();
   diff.b = reader_b.path().string();
+  leave_changes_out(diff);
   note_failures(reader_a, 0, diff);
   note_failures(reader_b, 1, diff);
   const RowNames names(match, keys);

@@ -155,9 +155,15 @@ class ResultMaker {
     const ModuleNode &a = alignment_.tree_a.nodes[static_cast<std::size_t>(node)],
                      &b = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)];
     if (a.cls == 0 || b.cls == 0) return std::nullopt;
-    DiffCode code = describe_.code(code_of(alignment_.tree_a, a, interner_), code_of(alignment_.tree_b, b, interner_));
+    const auto in_a = describe_.module ? describe_.module(0, a) : ModuleOfRun{&alignment_.tree_a, &a},
+               in_b = describe_.module ? describe_.module(1, b) : ModuleOfRun{&alignment_.tree_b, &b};
+    if (!in_a || !in_b) return std::nullopt;
+    DiffCode code =
+        describe_.code(code_of(*in_a->tree, *in_a->node, interner_), code_of(*in_b->tree, *in_b->node, interner_));
     const LanePair& lane = alignment_.lanes[origin.lane];
-    code.attributes = compare_attributes(a, b, interner_);
+    code.attributes = compare_attributes(*in_a->node, *in_b->node, interner_);
+    for (DiffAttribute& one : code.attributes) one.root = interner_.text(a.root), one.module = a.path;
+    std::erase_if(code.attributes, [&](const DiffAttribute& one) { return begins_behind(one, lane, origin, a); });
     const int mode_a = mode(*lane.a, origin.seen.a, a), mode_b = mode(*lane.b, origin.seen.b, b);
     if (mode_a >= 0 && mode_b >= 0 && mode_a != mode_b) {
       const auto word = [](int mode) { return std::string(mode == 1 ? "true" : "false"); };
@@ -165,6 +171,24 @@ class ResultMaker {
     }
     for (DiffAttribute& dtype : compare_dtypes(a, b, lane, interner_)) code.attributes.push_back(std::move(dtype));
     return code;
+  }
+
+  // Whether an attribute begins to differ too late to be the reason.
+  bool begins_behind(const DiffAttribute& one, const LanePair& lane, const Origin& origin, const ModuleNode& a) const {
+    if (one.step < 0) return false;
+    const auto [step, call] = last_call(*lane.a, origin.seen.a, a);
+    if (step < 0 || one.step != step) return step >= 0 && one.step > step;
+    return !describe_.module && one.call > call;  // other layouts count calls in another way
+  }
+
+  // Step and number of the last call of a module up to an item; -1: not known.
+  std::pair<std::int64_t, std::int64_t> last_call(const Lane& lane, std::int64_t until, const ModuleNode& node) const {
+    for (auto i = until; i >= 0; --i) {
+      const Item& item = lane.items[static_cast<std::size_t>(i)];
+      if (item.kind == EventKind::Enter && item.root == node.root && interner_.text(item.scope) == node.path)
+        return {item.step, item.call};
+    }
+    return {-1, -1};
   }
 
   // Whether the last call of a module up to an item was in training; -1: not known.
@@ -556,7 +580,7 @@ PartialDiff diff_rank(const RankTimelines& rank, Interner& interner, const Measu
   add_notes(findings, alignment, interner, notes);
   add_all(std::move(notes), number, part);
   add_all(list_modules(findings, alignment, interner), number, part);
-  if (rank.has_calls_of_both) add_all(compare_attributes(alignment, interner), number, part);
+  add_all(compare_attributes(alignment, interner, describe.module), number, part);
   add_all(std::move(alignment.renamed), number, part);
   add_all(std::move(alignment.unmatched), number, part);
   for (std::size_t i = 0; i < alignment.content_pairs.size(); ++i)

@@ -23,14 +23,15 @@ struct Describe {
   std::function<DiffEvent(int run, const Item& item)> event;
   // The code of a module in both runs; may be empty.
   std::function<DiffCode(const CodeOfModule& a, const CodeOfModule& b)> code;
+  // A module as a run (0, 1) itself has it, where what is compared has the calls of one run in both; may be empty.
+  ModuleLookup module = {};
 };
 
 // What all processes of one rank recorded, read with one interner.
 struct RankTimelines {
   int rank = 0;
   Timeline a, b;
-  double assumed_noise = 0;       // what every tensor may carry as noise of its inputs
-  bool has_calls_of_both = true;  // false: the calls of both are those of one run, and say nothing of the other's code
+  double assumed_noise = 0;  // what every tensor may carry as noise of its inputs
 };
 
 // The comparison of one rank, without files. `measures` and `describe` are asked only where values are not the same bit

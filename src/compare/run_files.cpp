@@ -281,11 +281,15 @@ RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& o
     return metrics;
   };
   describe.event = [&](int run, const Item& item) { return runs.event_of(run, item, interner); };
-  const RankTimelines both{.rank = 0,
-                           .a = std::move(runs.timelines[0]),
-                           .b = std::move(runs.timelines[1]),
-                           .assumed_noise = runs.roundoff,
-                           .has_calls_of_both = false};
+  CodeComparison codes(
+      [&](int run, const std::string& fingerprint) { return (run == 0 ? a : b).source_text(fingerprint); });
+  describe.code = [&](const CodeOfModule& x, const CodeOfModule& y) { return codes.compare(x, y); };
+  describe.module = [&](int run, const ModuleNode& node) -> std::optional<ModuleOfRun> {
+    const int found = runs.table->tree().find(node.root, interner.text(node.path));
+    return found < 0 ? std::nullopt : runs.table->module_of(run, found);
+  };
+  const RankTimelines both{
+      .rank = 0, .a = std::move(runs.timelines[0]), .b = std::move(runs.timelines[1]), .assumed_noise = runs.roundoff};
   RunDiffOptions unmapped = options;
   unmapped.map.clear();   // the modules have one name already
   unmapped.on_pair = {};  // wholes are no events

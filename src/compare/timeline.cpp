@@ -57,9 +57,11 @@ std::string raised_by(const std::string& meta) {
   return std::string(raised);
 }
 
-// What the first call of a module says of it; nothing of a later one.
+// What the first call of a module says of it; of a later one what has changed since, if anything.
 std::string_view description_in(const std::string& meta) {
-  return meta.find("\"arguments\"") == std::string::npos ? std::string_view() : meta;
+  for (const char* const word : {"\"arguments\"", "\"changed\"", "\"gone\""})
+    if (meta.find(word) != std::string::npos) return meta;
+  return {};
 }
 
 int training_in(const std::string& meta) {

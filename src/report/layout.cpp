@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/printable.hpp"
 
@@ -54,6 +55,18 @@ std::size_t behind_color(std::string_view text, std::size_t at) {
   if (text.substr(at, 2) != "\033[") return at;
   const std::size_t end = text.find_first_not_of("0123456789;", at + 2);
   return end != text.npos && text[end] == 'm' ? end + 1 : at;
+}
+
+// Where the text of a line begins, and where it goes on below when it is broken: behind the first words of a list,
+// "  why            the output of", else two columns further in.
+std::pair<std::size_t, std::size_t> indents(std::string_view line) {
+  constexpr std::size_t kFurthest = 20;
+  const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t gap = line.find("  ", begin);
+  if (gap != line.npos && line.find('\033') > gap)
+    if (const std::size_t text = line.find_first_not_of(' ', gap); text != line.npos && text <= kFurthest)
+      return {text, text};
+  return {begin, std::min(begin + 2, kFurthest)};
 }
 
 }  // namespace
@@ -118,6 +131,20 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::
   }
   lines.push_back(std::move(line));
   return lines;
+}
+
+std::string fitted(const std::string& line, std::size_t width) {
+  if (width == 0 || display_width(line) <= width) return line;
+  const auto [begin, indent] = indents(line);
+  const std::string_view text = std::string_view(line).substr(begin);
+  if (text.starts_with("tenscope ") || width < 2 * indent) return line;
+  std::string result = line.substr(0, begin);
+  bool is_first = true;
+  for (const std::string& one : wrapped(text, width - indent)) {
+    result += (is_first ? "" : "\n" + std::string(indent, ' ')) + shortened(one, width - indent);
+    is_first = false;
+  }
+  return result;
 }
 
 }  // namespace tenscope::report

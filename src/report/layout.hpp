@@ -18,4 +18,8 @@ std::string shortened(std::string_view text, std::size_t width);
 // first line are taken already. 0: any width.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::size_t first = 0);
 
+// A line of a report in the width of a terminal, broken where it is longer. What is to be typed stays one line, so that
+// it can be copied. 0: any width.
+std::string fitted(const std::string& line, std::size_t width);
+
 }  // namespace tenscope::report

@@ -6,6 +6,7 @@
 
 #include "core/json_writer.hpp"
 #include "report/run_diff.hpp"
+#include "report/style.hpp"
 
 namespace tenscope::report {
 namespace {
@@ -17,11 +18,40 @@ std::string where(const OpPlace& place) {
   return fmt::format("{} at {}{} (step {}{})", place.op, site, module, place.step, phase);
 }
 
-std::string line(std::string_view side, const OpPlace& place) {
-  std::string text = fmt::format("  {}  {}   {}", side, place.site, place.text);
-  if (!place.args.empty()) text += fmt::format("\n       {}: {}", place.op, place.args);
-  return text + '\n';
-}
+// What the two runs have in common stays plain; of the rest the first run's is toned as a removed line is, the second's
+// as an added one.
+class PlaceLines {
+ public:
+  PlaceLines(const OpDiff& diff, bool color) : diff_(diff), color_(color) {}
+
+  std::string text() const {
+    std::string text;
+    if (diff_.a) text += place("A", *diff_.a, diff_.b, kBad);
+    if (diff_.next_a) text += next("A", *diff_.next_a);
+    if (diff_.b) text += place("B", *diff_.b, diff_.a, kGood);
+    if (diff_.next_b) text += next("B", *diff_.next_b);
+    return text;
+  }
+
+ private:
+  std::string place(std::string_view side, const OpPlace& here, const std::optional<OpPlace>& other, Tone tone) const {
+    const auto unless = [&](bool is_same) { return is_same ? Tone::Plain : tone; };
+    const std::string statement = toned(here.text, unless(other && other->text == here.text), color_);
+    std::string text = fmt::format("  {}  {}   {}\n", side, toned(here.site, Tone::Plain, color_), statement);
+    const bool is_same_op = other && other->op == here.op;
+    if (here.args.empty() && (is_same_op || !other)) return text;
+    const std::string words = here.args.empty() ? here.op : fmt::format("{}: {}", here.op, here.args);
+    return text + fmt::format("       {}\n", toned(words, unless(is_same_op && other->args == here.args), color_));
+  }
+
+  std::string next(std::string_view side, const OpPlace& here) const {
+    return fmt::format("  {}  goes on with {} at {}   {}\n", side, here.op, here.site,
+                       toned(here.text, Tone::Plain, color_));
+  }
+
+  const OpDiff& diff_;
+  bool color_;
+};
 
 std::string reason(const OpDiff& diff) {
   const std::string_view agree =
@@ -74,21 +104,19 @@ void put_place(JsonWriter& json, std::string_view name, const std::optional<OpPl
 
 }  // namespace
 
-std::string op_diff_text(const OpDiff& diff) {
+std::string op_diff_text(const OpDiff& diff, bool color) {
   if (diff.verdict == OpVerdict::Nothing)
-    return fmt::format("no operation could be compared: {} of A, {} of B were seen\n{}", diff.total_a, diff.total_b,
-                       closed(diff));
+    return toned(fmt::format("no operation could be compared: {} of A, {} of B were seen", diff.total_a, diff.total_b),
+                 Tone::BoldYellow, color) +
+           '\n' + closed(diff);
   if (!diff.has_divergence())
-    return fmt::format("every operation has its equal{}: {} of A, {} of B\n{}",
-                       diff.verdict == OpVerdict::Noise ? ", but for rounding noise" : "", diff.total_a, diff.total_b,
-                       closed(diff));
-  std::string text = fmt::format("first divergence: {}\n", where(diff.b && !diff.a ? *diff.b : *diff.a));
-  if (diff.a) text += line("A", *diff.a);
-  if (diff.next_a)
-    text += fmt::format("  A  goes on with {} at {}   {}\n", diff.next_a->op, diff.next_a->site, diff.next_a->text);
-  if (diff.b) text += line("B", *diff.b);
-  if (diff.next_b)
-    text += fmt::format("  B  goes on with {} at {}   {}\n", diff.next_b->op, diff.next_b->site, diff.next_b->text);
+    return toned(fmt::format("every operation has its equal{}: {} of A, {} of B",
+                             diff.verdict == OpVerdict::Noise ? ", but for rounding noise" : "", diff.total_a,
+                             diff.total_b),
+                 Tone::BoldYellow, color) +
+           '\n' + closed(diff);
+  const std::string answer = fmt::format("first divergence: {}", where(diff.b && !diff.a ? *diff.b : *diff.a));
+  std::string text = toned(answer, Tone::BoldRed, color) + '\n' + PlaceLines(diff, color).text();
   text += fmt::format("  {}", reason(diff));
   if (diff.metrics) text += fmt::format("; {}", metrics_in_words(*diff.metrics));
   text += '\n';

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/json_writer.hpp"
+#include "report/style.hpp"
 
 namespace tenscope::report {
 namespace {
@@ -48,17 +49,33 @@ void side(JsonWriter& json, std::string_view name, const OracleSide& side) {
   json.end_object();
 }
 
+Tone tone_of(OracleVerdict verdict) {
+  switch (verdict) {
+    case OracleVerdict::Rounding:
+      return Tone::BoldGreen;
+    case OracleVerdict::AIsWrong:
+    case OracleVerdict::BIsWrong:
+    case OracleVerdict::Neither:
+    case OracleVerdict::Different:
+      return Tone::BoldRed;
+    default:
+      return Tone::BoldYellow;
+  }
+}
+
 }  // namespace
 
-std::string oracle_text(const OracleDiff& diff) {
+std::string oracle_text(const OracleDiff& diff, bool color) {
   if (diff.verdict == OracleVerdict::Unknown) {
     const bool is_a = !diff.a.reason.empty();
-    return fmt::format("who is right is not known: {}'s call of {} cannot be widened: {}\n", is_a ? "A" : "B",
-                       diff.module, is_a ? diff.a.reason : diff.b.reason);
+    return toned(fmt::format("who is right is not known: {}'s call of {} cannot be widened: {}", is_a ? "A" : "B",
+                             diff.module, is_a ? diff.a.reason : diff.b.reason),
+                 tone_of(diff.verdict), color) +
+           '\n';
   }
   const std::string begin = fmt::format("{} widened to {}: ", diff.module, wide(diff));
   const std::string both = fmt::format("A {}, B {}", units(diff.a.units), units(diff.b.units));
-  std::string text = begin;
+  std::string text = begin, more;
   switch (diff.verdict) {
     case OracleVerdict::Rounding:
       text += fmt::format("both within {}: rounding ({})", units(std::max(*diff.a.units, *diff.b.units)), both);
@@ -77,10 +94,10 @@ std::string oracle_text(const OracleDiff& diff) {
       break;
     default:
       text += fmt::format("not rounding: the two versions compute different things, also in {}", wide(diff));
-      text += fmt::format("\n  from A's widened call A is {} away, B {}", units(diff.a.from_a), units(diff.b.from_a));
-      text += fmt::format("; from its own B is {} away", units(diff.b.units));
+      more = fmt::format("  from A's widened call A is {} away, B {}; from its own B is {} away\n",
+                         units(diff.a.from_a), units(diff.b.from_a), units(diff.b.units));
   }
-  text += '\n';
+  text = toned(text, tone_of(diff.verdict), color) + '\n' + more;
   if (!diff.are_inputs_equal) text += "  the inputs or parameters of the two calls are not equal in bits\n";
   return text + what_a_unit_is(diff);
 }

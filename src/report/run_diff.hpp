@@ -110,6 +110,8 @@ std::string setting_in_words(const DiffSetting& setting);
 std::vector<std::pair<std::string, std::string>> code_in_words(const RunDiff& diff, const DiffOrigin& origin);
 // "eps 1e-05 → 1e-06".
 std::string attribute_in_words(const DiffAttribute& attribute);
+// A file of a library as one imports it: "torch/nn/modules/linear.py:12".
+std::string site_in_words(const std::string& site);
 // Of modules other than the blamed one, a line each, and a last one that counts the rest; nothing where there are none.
 std::vector<std::string> other_attributes_in_words(const RunDiff& diff, std::size_t most);
 

@@ -10,13 +10,6 @@
 namespace tenscope::report {
 namespace {
 
-// A file of a library as one imports it: "torch/nn/modules/linear.py:12".
-std::string short_site(const std::string& site) {
-  constexpr std::string_view kLibraries = "/site-packages/";
-  const std::size_t at = site.rfind(kLibraries);
-  return at == std::string::npos ? site : site.substr(at + kLibraries.size());
-}
-
 std::string class_name(const DiffOrigin& origin) {
   const std::string& path = origin.code->class_a;
   const std::size_t colon = path.find(':');
@@ -24,7 +17,7 @@ std::string class_name(const DiffOrigin& origin) {
 }
 
 std::string sites_in_words(const DiffCode& code) {
-  const std::string a = short_site(code.site_a), b = short_site(code.site_b);
+  const std::string a = site_in_words(code.site_a), b = site_in_words(code.site_b);
   if (a.empty() && b.empty()) return "no file";
   if (a == b) return a;
   const auto one = [](const std::string& site) { return site.empty() ? std::string("not known") : site; };
@@ -66,9 +59,16 @@ bool is_blamed(const RunDiff& diff, const DiffAttribute& attribute) {
 
 }  // namespace
 
+std::string site_in_words(const std::string& site) {
+  constexpr std::string_view kLibraries = "/site-packages/";
+  const std::size_t at = site.rfind(kLibraries);
+  return at == std::string::npos ? site : site.substr(at + kLibraries.size());
+}
+
 std::string attribute_in_words(const DiffAttribute& attribute) {
   const auto value = [](const std::string& json) { return json.empty() ? std::string("not there") : json; };
-  return fmt::format("{} {} → {}", attribute.name, value(attribute.a), value(attribute.b));
+  const std::string text = fmt::format("{} {} → {}", attribute.name, value(attribute.a), value(attribute.b));
+  return attribute.step < 0 ? text : fmt::format("{} from step {}, call {} on", text, attribute.step, attribute.call);
 }
 
 std::vector<std::pair<std::string, std::string>> code_in_words(const RunDiff& diff, const DiffOrigin& origin) {

@@ -70,7 +70,7 @@ std::vector<std::pair<std::string, std::string>> evidence_in_words(const RunDiff
   if (origin.code)
     for (auto& row : code_in_words(diff, origin)) rows.push_back(std::move(row));
   else if (!origin.place.site.empty())
-    rows.emplace_back("source", origin.place.site);
+    rows.emplace_back("source", site_in_words(origin.place.site));
   if (origin.tensors > 1)
     rows.emplace_back("together with", plural(origin.tensors - 1, "tensor") + " of the same kind");
   if (diff.rounding) rows.emplace_back("after it", rounding_in_words(*diff.rounding));

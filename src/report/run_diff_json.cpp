@@ -226,6 +226,7 @@ class Writer {
       json_.key("name").text(one.name);
       for (const auto& [side, value] : {std::pair{"a", &one.a}, {"b", &one.b}})
         if (!value->empty()) json_.key(side).raw(*value);
+      if (one.step >= 0) json_.key("step").number(one.step).key("call").number(one.call);
       json_.end_object();
     }
     json_.end_array();

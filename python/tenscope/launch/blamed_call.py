@@ -60,18 +60,18 @@ def blamed_call(folder: Path, path: str, origin: dict, side: str) -> BlamedCall 
     return None
 
 
-def judge(again: list[Path], calls: list[BlamedCall | None], origin: dict) -> tuple[str, dict]:
+def judge(again: list[Path], calls: list[BlamedCall | None], origin: dict, color: bool = False) -> tuple[str, dict]:
     """Text and document: which of the two runs is near to its call in a wider type?"""
     if None in calls:
         reason = "the difference does not begin in a module's own forward"
         text = f"who is right is not known: {reason}\n"
         return text, {"verdict": "unknown", "module": origin["module"], "reason": reason}
     rank = origin["rank"] if origin["rank"] >= 0 else None
-    text, document = _core.judge_by_oracle(str(again[0]), str(again[1]), rank)
+    text, document = _core.judge_by_oracle(str(again[0]), str(again[1]), rank, color)
     return text, json.loads(document)
 
 
 def offer(calls: list[BlamedCall | None]) -> tuple[str, list[str]]:
     """How to look at the call alone: the second run's in the text, both in the document."""
     commands = [call.command for call in calls if call is not None and call.has_values]
-    return (f"to look at this call alone: {commands[-1]}\n" if commands else ""), commands
+    return (f"to look at this call alone:\n  {commands[-1]}\n" if commands else ""), commands

@@ -90,7 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--ops-steps", type=_steps, default=(0, None), metavar="A:B", help="operations of these steps")
     parser.add_argument("--ops-call", type=int, metavar="N", help="operations of this call of the modules")
-    parser.add_argument("--ops-stats", action="store_true", help="statistics only of what operations return")
+    keeps = parser.add_mutually_exclusive_group()
+    keeps.add_argument("--ops-stats", action="store_true", help="statistics only of what operations return")
+    keeps.add_argument("--ops-values", action="store_true", help="what operations return in full, also with --stats")
     parser.add_argument("--eager", action="store_true", help="run what torch.compile compiles as plain Python")
     parser.add_argument("--oracle", metavar="MODULE", help="make a call of this module once more, in a wider type")
     parser.add_argument("--oracle-call", type=int, default=0, metavar="N", help="which call of it (default: 0)")
@@ -228,7 +230,7 @@ def main(words: list[str]) -> None:
             ops_first_step=options.ops_steps[0],
             ops_end_step=options.ops_steps[1],
             ops_call=options.ops_call,
-            ops_values="stats" if options.ops_stats or options.stats else "full",
+            ops_values="stats" if options.ops_stats or (options.stats and not options.ops_values) else "full",
             oracle=options.oracle,
             oracle_call=options.oracle_call,
             move=options.move,

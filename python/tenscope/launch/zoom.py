@@ -37,13 +37,16 @@ class Options:
     oracle: bool = False
     keep: Path | None = None
     output: bool = False
+    color: bool = False
+    width: int = 0  # columns of a terminal; 0: any
 
 
 def diff(a: Path, b: Path, options: Options) -> tuple[str, dict]:
     """Text and document of the comparison of modules."""
     text, document, _ = _core.diff_runs(
         str(a), str(b), map=options.map, tolerance=options.tolerance, top=options.top, strict=options.strict,
-        prefix=options.prefix, rows=[], ranks=[], progress=None, noise=options.noise,
+        prefix=options.prefix, rows=[], ranks=[], progress=None, noise=options.noise, color=options.color,
+        width=options.width or 80,
     )  # fmt: skip
     return text, json.loads(document)
 
@@ -78,8 +81,8 @@ class Place:
         step = self.step(side)
         words = ["--steps", f"0:{step + 1}", "--end-after", str(step), "--ops-steps", f"{step}:{step + 1}"]
         if not self.is_call:
-            return [*words, "--ops", ":all", "--ops-stats"]
-        words += ["--ops", self.module(side)]
+            return [*words, "--ops", ":all"]
+        words += ["--ops", self.module(side), "--ops-values"]
         # `call` counts the calls of the module that it was seen in, which may be one inside the blamed one.
         event = self.origin[f"event_{side.lower()}"] or self.origin
         return words if self.origin["seen_in"] != self.origin["module"] else [*words, "--ops-call", str(event["call"])]
@@ -115,8 +118,8 @@ def zoom(a: Program, b: Program, options: Options) -> tuple[int, str, dict]:
         for side, folder in zip((a, b), again, strict=True):
             check_is_same(side, folder, place.step(side.label), options)
         rank = origin["rank"] if origin["rank"] >= 0 else None
-        lines, told = _core.diff_operations(str(again[0]), str(again[1]), None, rank)
-        judgement = judge(again, calls, origin) if options.oracle else ("", None)
+        lines, told = _core.diff_operations(str(again[0]), str(again[1]), None, rank, options.color)
+        judgement = judge(again, calls, origin, options.color) if options.oracle else ("", None)
     finally:
         if options.keep is None:
             shutil.rmtree(out, ignore_errors=True)
@@ -157,6 +160,8 @@ def main(words: list[str]) -> int:
     parser.add_argument("--output", action="store_true", help="show what the programs print, on stderr")
     parser.add_argument("--oracle", action="store_true", help="who is right: the blamed call once more in a wider type")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--color", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--width", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args(words)
     options = Options(**{field.name: getattr(given, field.name) for field in dataclasses.fields(Options)})
     options.keep = options.keep and options.keep.absolute()
@@ -168,7 +173,7 @@ def main(words: list[str]) -> int:
             print(json.dumps({"error": str(error)}))
         sys.stderr.write(f"tenscope zoom: {error}\n")
         return 2
-    print(json.dumps(document) if given.json else text.rstrip())
+    print(json.dumps(document) if given.json else _core.fitted(text, options.width).rstrip())
     return code
 
 

@@ -13,6 +13,11 @@ import torch
 from torch import nn
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_DTYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "C64": "complex64", "BOOL": "bool",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16",
+    "U8": "uint8", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+}  # fmt: skip
 _WIDE_LIMIT, _HALF_LIMIT = 500, 3  # units of roundoff that two correct ways to compute the same may differ by
 
 
@@ -38,14 +43,18 @@ def load(device):
 
 
 def read(name, device="cpu"):
-    """The tensors of a safetensors file; their dtypes, as torch calls them, stand in its metadata."""
+    """The tensors of a safetensors file. Their dtypes, as torch calls them, stand in its metadata, unless safetensors
+    has written it again."""
     with open(os.path.join(_HERE, name), "rb") as file:
         data = file.read()
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
     found = {}
-    for key, dtype in header.pop("__metadata__", {}).items():
+    dtypes = {key: _DTYPES.get(entry.get("dtype")) for key, entry in header.items()}
+    dtypes.update(header.pop("__metadata__", {}))
+    for key in header:
         first, end = header[key]["data_offsets"]
+        dtype = dtypes[key]
         shape = header[key]["shape"][: -1 if dtype == "complex128" else None]
         if first == end:
             found[key] = torch.empty(shape, dtype=getattr(torch, dtype), device=device)

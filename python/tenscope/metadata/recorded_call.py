@@ -15,6 +15,7 @@ from tenscope.reading.recording import open as open_run
 from tenscope.reading.show import ranges
 
 _SETTINGS = ("determinism", "precision", "backends", "threads")
+_TOLD = ('"build"', '"uncalled"', '"given"', '"changed"', '"gone"')  # in the meta of module calls
 
 
 @dataclass
@@ -121,10 +122,12 @@ class _Scan:
         if event.root != call.root:
             return False
         text = event._record.meta
-        meta = json.loads(text) if any(word in text for word in ('"build"', '"uncalled"', '"given"')) else {}
+        meta = json.loads(text) if any(word in text for word in _TOLD) else {}
         if "build" in meta:
             self._take_build(event.scope, {**meta["build"], "class": meta["class_path"]})
             call.sites[event.scope] = event.site
+        if kind == "enter" and ("changed" in meta or "gone" in meta) and event.scope not in call.training:
+            self._take_changes(call.builds.get(event.scope, {}), meta)
         for path, build in meta.get("uncalled", {}).items():
             self._take_build(path, build)
         if kind == "enter" and event.scope == call.path and event.id <= call.enter.id and "given" in meta:
@@ -139,6 +142,28 @@ class _Scan:
     def _take_build(self, path: str, build: dict) -> None:
         self.call.builds[path] = build
         self._remember_objects(build.get("state"))
+
+    def _take_changes(self, build: dict, meta: dict) -> None:
+        """Attributes that have another value from this call on."""
+        changed = {name: value for name, value in meta.get("changed", {}).items() if name.count(".") < 2}
+        changed.update(meta.get("rebuild", {}))
+        self._remember_objects(list(changed.values()))
+        for name in meta.get("missing", {}):
+            changed.pop(name, None)
+        for name in [*meta.get("gone", []), *meta.get("missing", {})]:
+            build.get("state", {}).pop(name, None)
+        for name, value in changed.items():
+            attribute, _, member = name.partition(".")
+            if not member:
+                build.setdefault("state", {})[attribute] = value
+            elif isinstance(held := build.get("state", {}).get(attribute), dict):
+                held = self.call.objects.get(held["same"], {}) if "same" in held else held
+                if "dict" in held:
+                    held["dict"] = [pair for pair in held["dict"] if pair[0] != member] + [[member, value]]
+                elif "state" in held:
+                    held["state"][member] = value
+        if "missing" in meta:
+            build["missing"] = {**build.get("missing", {}), **meta["missing"]}
 
     def _remember_objects(self, value) -> None:
         if isinstance(value, list):

@@ -6,6 +6,7 @@ It runs nothing by itself.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -41,24 +42,35 @@ class Trouble(Exception):
 
 
 class Recorded:
-    """The metadata files of a run folder."""
+    """The metadata files of a run folder: each is read when it is asked for, since git may have failed, and to run the
+    program again takes the command alone."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.runtime = self._read("runtime_info.json")
-        self.packages = self._read("packages.json")
-        self.git = self._read("git_info.json")
-        self.project = self.git.get("project_git_info") or {}
         patches = (folder / PATCH, folder / NEW_FILES_PATCH)
         self.patches = {path: path.read_bytes() for path in patches if path.exists()}
         self.patch = b"".join(self.patches.values())
+
+    @functools.cached_property
+    def packages(self) -> dict:
+        return self._read("packages.json")
+
+    @functools.cached_property
+    def git(self) -> dict:
+        return self._read("git_info.json")
+
+    @functools.cached_property
+    def project(self) -> dict:
+        return self.git.get("project_git_info") or {}
 
     def _read(self, name: str) -> dict:
         path = self.folder / name
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise Trouble(f"this run does not say how it was made: no {name} in {self.folder}") from None
+            why = "; metadata_error.txt there says why" if (self.folder / "metadata_error.txt").exists() else ""
+            raise Trouble(f"this run does not say how it was made: no {name} in {self.folder}{why}") from None
         except ValueError as error:
             raise Trouble(f"cannot read metadata: {error}: {path}") from None
 

@@ -24,6 +24,7 @@ import torch
 from torch import nn
 
 from tenscope.metadata.runtime import is_credential
+from tenscope.probes.describe import members_of
 from tenscope.probes.modules import ModuleInfo, Root, class_of
 
 _MAX_VALUES = 2000  # of one module
@@ -57,6 +58,22 @@ class Builder:
             return self._describe(module, info.root, info.prefix)
         except Exception as error:
             return {"missing": {"": f"{type(error).__name__}: {error}"}}
+
+    def changes(self, module: nn.Module, info: ModuleInfo, changed: dict) -> dict:
+        """Of these attributes (those of a configuration as `config.member`), `rebuild`: the values that are written in
+        another form here, and `missing`."""
+        self._values = 0
+        self._missing = {}
+        state: dict = {}
+        for name in changed:
+            attribute, *member = name.split(".")[:2]
+            value = vars(module)[attribute]
+            if member:
+                value = members_of(value).get(member[0])
+            whole = ".".join([attribute, *member])
+            self._add(state, whole, value, whole, info.root)
+        other = {name: value for name, value in state.items() if name not in changed or value != changed[name]}
+        return {key: value for key, value in (("rebuild", other), ("missing", self._missing)) if value}
 
     def uncalled(self, module: nn.Module, info: ModuleInfo) -> dict[str, dict]:
         """The modules below it, by path, that have no description yet: the first call of it is over."""

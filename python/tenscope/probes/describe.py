@@ -23,8 +23,8 @@ from tenscope.recording.sources import class_file, shown_file
 _MAX_ATTRIBUTES = 64
 _MAX_CONFIG = 200  # members of all configuration objects of one module
 _MAX_TEXT = 200
-_MAX_LIST = 64
-_MAX_TABLE = 16  # members of a dict among the members of a configuration
+MAX_LIST = 64
+MAX_TABLE = 16  # members of a dict among the members of a configuration
 _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
 
@@ -54,12 +54,22 @@ class Told:
             return True
 
 
-def describe(module: nn.Module, cls: type, told: Told) -> dict:
+def describe(cls: type, attributes: dict[str, object], left_out: int) -> dict:
     """`class_path`, `class_file`, `attributes` and, where a limit cut some off, `attributes_left_out`: how many."""
+    described = {"class_path": class_path(cls), "class_file": shown_file(class_file(cls)), "attributes": attributes}
+    if left_out:
+        described["attributes_left_out"] = left_out
+    return described
+
+
+def collect(module: nn.Module, told: Told, own_configs: set[str]) -> tuple[dict[str, object], int, set[str]]:
+    """The plain attributes; how many were left out; the configurations whose members are told at this module, as
+    those of `own_configs` were before."""
     attributes: dict[str, object] = {}
+    configs: set[str] = set()
     left_out = 0
     for name, value in vars(module).items():
-        if not _is_public(name) or name == "training":
+        if not is_public(name) or name == "training":
             continue
         plain = _told(name, value)
         if plain is not _NOT_PLAIN:
@@ -67,12 +77,10 @@ def describe(module: nn.Module, cls: type, told: Told) -> dict:
                 left_out += 1
             else:
                 attributes[name] = plain
-        elif _is_config(name, value) and told.is_new(value):
+        elif _is_config(name, value) and (told.is_new(value) or name in own_configs):
+            configs.add(name)
             left_out += _add_config(name, value, attributes)
-    described = {"class_path": class_path(cls), "class_file": shown_file(class_file(cls)), "attributes": attributes}
-    if left_out:
-        described["attributes_left_out"] = left_out
-    return described
+    return attributes, left_out, configs
 
 
 def class_path(cls: type) -> str:
@@ -80,7 +88,7 @@ def class_path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _is_public(name: object) -> bool:
+def is_public(name: object) -> bool:
     return isinstance(name, str) and not name.startswith("_")
 
 
@@ -108,27 +116,33 @@ def _add_config(name: str, config: object, attributes: dict[str, object]) -> int
 
 
 def _plain_members(config: object) -> Iterator[tuple[str, object]]:
-    for name, value in _members(config):
+    for name, value in members_of(config).items():
+        if not is_public(name):
+            continue
         plain = _told(name, value)
         if plain is not _NOT_PLAIN:
             yield name, plain
         elif isinstance(value, dict):
-            if len(value) > _MAX_TABLE:
+            if len(value) > MAX_TABLE:
                 yield name, _TOO_LARGE
                 continue
-            for key, below in _members(value):
+            for key, below in value.items():
+                if not is_public(key):
+                    continue
                 plain = _told(key, below)
                 if plain is not _NOT_PLAIN:
                     yield f"{name}.{key}", plain
 
 
-def _members(config: object) -> Iterator[tuple[str, object]]:
+def members_of(config: object) -> dict:
+    """By name, public or not."""
     if isinstance(config, dict):
-        return ((key, value) for key, value in config.items() if _is_public(key))
+        return config
     values = getattr(config, "__dict__", None)
-    if values is None:  # a dataclass with slots
-        return ((field.name, getattr(config, field.name, None)) for field in dataclasses.fields(config))
-    return ((key, value) for key, value in values.items() if _is_public(key))
+    if values is None:  # a dataclass with slots, or no configuration any more
+        fields = dataclasses.fields(config) if dataclasses.is_dataclass(config) else ()
+        return {field.name: getattr(config, field.name, None) for field in fields}
+    return values
 
 
 def _told(name: str, value: object) -> object:
@@ -166,7 +180,7 @@ def _plain(value: object, depth: int = 0) -> object:
 def _plain_list(values, depth: int) -> object:
     if depth >= 2:
         return _NOT_PLAIN
-    if len(values) > _MAX_LIST:
+    if len(values) > MAX_LIST:
         return _TOO_LARGE if all(isinstance(each, (bool, int, float, str)) for each in values) else _NOT_PLAIN
     plain = [_plain(each, depth + 1) for each in values]
     if any(each is _NOT_PLAIN for each in plain):

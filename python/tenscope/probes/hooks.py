@@ -24,6 +24,7 @@ from tenscope import _core
 from tenscope._core import CHANGED_INPUT_SUFFIX
 from tenscope.errors import Divergence
 from tenscope.probes import grads
+from tenscope.probes.attributes import Attributes
 from tenscope.probes.build import Builder, autocast_in_force, form_of
 from tenscope.probes.describe import describe
 from tenscope.probes.modules import ModuleInfo, Registry, class_of, forward_arguments
@@ -51,7 +52,10 @@ class What:
 class Frame:
     """A module call under way."""
 
-    __slots__ = ("call", "edges", "info", "is_first", "module", "on", "saw_child", "spent_ns", "started_ns", "versions")
+    __slots__ = (
+        "call", "edges", "info", "is_first", "module", "on", "saw_child", "scope_of_ops", "spent_ns", "started_ns",
+        "versions",
+    )  # fmt: skip
 
     def __init__(self, info: ModuleInfo, module, call: int, on: bool):
         self.info = info
@@ -62,6 +66,7 @@ class Frame:
         self.edges = None
         self.saw_child = False
         self.versions = None
+        self.scope_of_ops = False  # of operations in it, once it was asked for (ops.Wanted)
 
 
 class Probe:
@@ -442,9 +447,10 @@ class Probe:
 
 def enter_meta(info: ModuleInfo, module, given: dict | int, builder: Builder) -> str:
     """The modes; how the arguments are nested, where that is news; the module's other names; in the first such event
-    of a module, the arguments of its forward, its class and its attributes."""
+    of a module, the arguments of its forward, its class and its attributes, in later ones those that have changed."""
     has_grad, autocast = torch.is_grad_enabled(), autocast_in_force()
-    if info.is_described and not info.aliases and given == info.given and not autocast:
+    changes = info.attributes.changes(module) if info.attributes is not None else None
+    if info.is_described and not info.aliases and given == info.given and not autocast and changes is None:
         training = "true" if module.training else "false"
         return f'{{"training":{training}}}' if has_grad else f'{{"training":{training},"grad":false}}'
     meta: dict = {"training": module.training}
@@ -459,8 +465,15 @@ def enter_meta(info: ModuleInfo, module, given: dict | int, builder: Builder) ->
     if not info.is_described:
         info.is_described = True
         meta["arguments"] = forward_arguments(module)
-        meta.update(describe(module, class_of(module), info.root.told))
+        info.attributes = Attributes(module, info.root.told)
+        meta.update(describe(class_of(module), info.attributes.values, info.attributes.left_out))
         meta["build"] = builder.describe(module, info)
+    elif changes is not None:
+        changed, gone = changes
+        meta["changed"] = changed
+        if gone:
+            meta["gone"] = gone
+        meta.update(builder.changes(module, info, changed))
     return json.dumps(meta)
 
 

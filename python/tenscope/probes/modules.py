@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from tenscope.probes.attributes import Attributes
 from tenscope.probes.describe import Told
 from tenscope.recording.selectors import NameFilter, Unmatched
 from tenscope.recording.sources import shown_file
@@ -93,6 +94,7 @@ class ModuleInfo:
 
     __slots__ = (
         "aliases",
+        "attributes",
         "buffer_prints",
         "callable",
         "cls",
@@ -119,6 +121,7 @@ class ModuleInfo:
         self.wanted = wanted
         self.aliases: list[str] = []
         self.given: dict | int | None = None  # the form of the arguments that was told last
+        self.attributes: Attributes | None = None  # as they were told last
         self.is_described = False  # an enter event has told what stays the same from call to call
         self.counter = root.counters.setdefault(path, [0])  # calls so far, shared by whatever has this path
         self.buffer_prints: dict[str, object] = {}

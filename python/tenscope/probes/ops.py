@@ -85,10 +85,14 @@ class Wanted:
 
     def scope_in(self, stack: list[Frame]) -> Scope | None:
         """The scope of an operation that the innermost of these module calls makes; None: it is not wanted."""
-        if ":all" not in self._around and not any(self._wants_call(frame) for frame in stack):
-            return None
         frame = stack[-1]
-        return Scope(frame.info.path, frame.info.root.label, frame.info.cls, "forward", frame.call)
+        if frame.scope_of_ops is False:
+            is_wanted = ":all" in self._around or any(self._wants_call(each) for each in stack)
+            info = frame.info
+            frame.scope_of_ops = (
+                Scope(info.path, info.root.label, info.cls, "forward", frame.call) if is_wanted else None
+            )
+        return frame.scope_of_ops
 
     def _wants_call(self, frame: Frame) -> bool:
         return (
@@ -300,7 +304,7 @@ class Operations(TorchDispatchMode):
             meta = f'{meta}{"," if meta else ""}"module_call":{scope.call}'
         self._probe().record_op(
             f"{scope.path}:{name}",
-            value.detach() if isinstance(value, torch.Tensor) else value,
+            value,
             io="op",
             phase=scope.phase,
             site=line.site if line is not None else "",
@@ -348,7 +352,7 @@ def storage_of(tensor: torch.Tensor) -> int:
 def fingerprint_text(tensor: torch.Tensor) -> str:
     """Empty where the tensor has no plain bytes."""
     try:
-        found = _core.fingerprint(tensor.detach())
+        found = _core.fingerprint(tensor)
     except Exception:
         return ""
     return "" if found is None else found[::-1].hex()
