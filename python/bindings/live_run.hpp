@@ -31,9 +31,8 @@ struct LiveRun {
   Run run;
   const bool strict;
   Ref on_code;                                // keeps sources; empty: nobody does
-  std::atomic<std::uint64_t> dropped{0};      // lost before they reached the run
-  std::atomic<std::uint64_t> events{0};       // that were recorded
-  std::atomic<std::uint64_t> spent_ns{0};     // while they were, by all threads together
+  std::atomic<std::uint64_t> dropped{0};      // events lost before they reached the run
+  std::atomic<std::uint64_t> spent_ns{0};     // that recording took, by all threads together
   std::shared_ptr<compare::Against> against;  // what is recorded is compared with this, where it is set
 
  private:

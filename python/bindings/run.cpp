@@ -343,8 +343,6 @@ void init_run(nb::module_& m) {
           "dropped", [](RunObject& self) { return self.live->run.dropped() + self.live->dropped.load(); },
           "How many events were lost.")
       .def_prop_ro(
-          "events", [](RunObject& self) { return self.live->events.load(); }, "How many this process has recorded.")
-      .def_prop_ro(
           "spent_ns", [](RunObject& self) { return self.live->spent_ns.load(); },
           "The time that recording them took, by all threads together.")
       .def(

@@ -91,10 +91,6 @@ class Run:
         """How many events were lost."""
 
     @property
-    def events(self) -> int:
-        """How many this process has recorded."""
-
-    @property
     def spent_ns(self) -> int:
         """The time that recording them took, by all threads together."""
 

@@ -109,8 +109,8 @@ def joined(base: str | os.PathLike[str], given: Mapping[str, object]) -> Run | N
     return run
 
 
-def finish(error: BaseException | None) -> tuple[int, int]:
-    """The program ended: notes what ended it, and closes. How many events this process recorded, in how many ns."""
+def finish(error: BaseException | None) -> int:
+    """The program ended: notes what ended it, and closes. How many ns recording took here."""
     global _run
     with _lock:
         run, _run = _run, None
@@ -122,7 +122,7 @@ def finish(error: BaseException | None) -> tuple[int, int]:
             set_current(None)
         run.held = False
         run.close()
-    return (run.events, run.spent_ns) if run is not None else (0, 0)
+    return run.spent_ns if run is not None else 0
 
 
 def _say_once(text: str) -> None:

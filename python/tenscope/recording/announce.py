@@ -21,21 +21,25 @@ def begin(folder: Path) -> None:
         say(f"recording into {shown_path(folder)}")
 
 
-def end(folder: Path, events: int, spent_ns: int) -> None:
-    """How much was recorded, what it cost, and what to type next. `events` and `spent_ns` are those of this process."""
-    if is_quiet() or not folder.is_dir():
+def end(folder: Path, spent_ns: int) -> None:
+    """How much was recorded, what it cost this process, and what to type next."""
+    if is_quiet():
         return
-    writers = [entry for entry in folder.iterdir() if entry.is_dir() and entry.name.startswith("rank-")]
-    whose = "event" if events == 1 else "events"
-    if len(writers) > 1:
-        with contextlib.suppress(Exception):  # the line is a courtesy
-            events, whose = len(_core.Reader(folder)), f"events from {len(writers)} processes"
-    size = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            size += path.stat().st_size if path.is_file() else 0
-    shown = shlex.quote(shown_path(folder))
-    say(f"recorded {events:,} {whose}, {size_text(size)}, in {_time(spent_ns)}; next: tenscope ls {shown}")
+    with contextlib.suppress(Exception):  # the line is a courtesy
+        events = len(_core.Reader(folder))
+        writers = sum(entry.is_dir() and entry.name.startswith("rank-") for entry in folder.iterdir())
+        size = sum(_size(path) for path in folder.rglob("*"))
+        told = f"{events:,} event{'' if events == 1 else 's'}"
+        told += f" from {writers} processes, {size_text(size)}" if writers > 1 else f", {size_text(size)}"
+        told += f", in {_time(spent_ns)}" if writers == 1 else ""
+        say(f"recorded {told}; next: tenscope ls {shlex.quote(shown_path(folder))}")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:  # it was renamed meanwhile
+        return 0
 
 
 def _time(elapsed_ns: int) -> str:
