@@ -282,7 +282,7 @@ def test_an_unreadable_run_does_not_end_the_list(model, tmp_path):
 
 
 def test_a_part_of_a_run_and_a_broken_one(model, tmp_path):
-    error = program("ls", model / "good" / "rank-0", check=2).stderr
+    error = program("show", model / "good" / "rank-0", "loss", check=2).stderr
     assert f"it is a part of the run {model / 'good'}" in error.replace("\n    ", " ")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{bad")

@@ -15,6 +15,7 @@
 #include "core/suggest.hpp"
 #include "report/table.hpp"
 #include "report/values.hpp"
+#include "store/run_folder.hpp"
 #include "store/writer_groups.hpp"
 #include "tenscope/error.hpp"
 #include "tenscope/glob.hpp"
@@ -189,11 +190,14 @@ Action prepare_ls(CLI::App& app) {
   auto options = std::make_shared<LsOptions>();
   app.add_option("path", options->path, "A run, or a folder of runs (default: runs/, else this folder)");
   app.add_option("names", options->pattern, "Only names that match this pattern: * and ? stand for anything");
-  app.add_flag("--all", options->all, "A row for each name: layers that repeat are not folded into one, and none are left out");
+  app.add_flag("--all", options->all,
+               "A row for each name: layers that repeat are not folded into one, and none are left out");
   return [options](const Output& output) {
     const auto path = find_run(options->path.empty() ? default_runs() : options->path);
     const auto runs = list_runs(path);
-    if (runs.empty()) throw Error(ErrorCode::NotFound, fmt::format("there is no run in '{}'", path.string()));
+    if (runs.empty())
+      throw Error(ErrorCode::NotFound,
+                  fmt::format("there is no run in '{}'{}", path.string(), store::part_of_run(path)));
     const bool is_one = runs.size() == 1 && (runs.front() == path || !options->pattern.empty());
     return is_one ? list_one(Reader(runs.front()), *options, output) : list_all(runs, output);
   };

@@ -71,7 +71,8 @@ const Command& command_named(std::string_view verb) {
     if (command.name == verb) return command;
     names.emplace_back(command.name);
   }
-  throw Error(ErrorCode::InvalidArgument, fmt::format("there is no verb '{}'{} (tenscope --help lists them)", verb, did_you_mean(verb, names)));
+  throw Error(ErrorCode::InvalidArgument,
+              fmt::format("there is no verb '{}'{} (tenscope --help lists them)", verb, did_you_mean(verb, names)));
 }
 
 // What is wrong with the words after a verb, and where to look.

@@ -38,7 +38,8 @@ Reader open_run(const std::string& path) { return Reader(find_run(path)); }
 
 std::vector<fs::path> find_runs(const std::string& path) {
   std::vector<fs::path> runs = list_runs(find_run(path));
-  if (runs.empty()) throw Error(ErrorCode::NotFound, fmt::format("there is no run in '{}'{}", path, store::part_of_run(path)));
+  if (runs.empty())
+    throw Error(ErrorCode::NotFound, fmt::format("there is no run in '{}'{}", path, store::part_of_run(path)));
   return runs;
 }
 

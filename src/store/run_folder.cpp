@@ -181,8 +181,9 @@ RunFile read_run_file(const fs::path& run) {
 }
 
 std::string part_of_run(const fs::path& path) {
+  std::error_code error;
   for (fs::path above = path.parent_path(); above.has_relative_path(); above = above.parent_path())
-    if (is_run(above)) return fmt::format("; it is a part of the run {}", above.string());
+    if (fs::exists(above / kRunFile, error)) return fmt::format("; it is a part of the run {}", above.string());
   return "";
 }
 
