@@ -200,7 +200,9 @@ class ProfiledNoise {
   std::optional<compare::NoiseProfile> of_a_, of_b_, given_;
 };
 
-compare::PartialDiff diff_by_ranks(const Reader& a, const Reader& b, const RunDiffOptions& options) {
+// `assumed_noise`: RankTimelines::assumed_noise.
+compare::PartialDiff diff_by_ranks(const Reader& a, const Reader& b, const RunDiffOptions& options,
+                                   double assumed_noise = 0) {
   using namespace compare;
   Interner interner;
   const ReaderSource source_a(a), source_b(b);
@@ -227,7 +229,9 @@ compare::PartialDiff diff_by_ranks(const Reader& a, const Reader& b, const RunDi
       of_rank.on_progress = [&](double done) {
         options.on_progress((static_cast<double>(i) + done) / static_cast<double>(ranks.size()));
       };
-    PartialDiff one = diff_rank(ahead.next(interner), interner, measures, describe, of_rank, known, &content);
+    RankTimelines timelines = ahead.next(interner);
+    timelines.assumed_noise = assumed_noise;
+    PartialDiff one = diff_rank(timelines, interner, measures, describe, of_rank, known, &content);
     one.a = diff.a;
     one.b = diff.b;
     diff.merge(std::move(one));
@@ -255,8 +259,9 @@ std::string layout_in_words(const compare::LogicalRuns& runs, int run) {
   return words;
 }
 
-// The comparison of whole tensors, whatever ranks and passes have the parts of them.
-RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& options) {
+// The comparison of whole tensors, whatever ranks and passes have the parts of them. Tells which noise it assumed.
+RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& options,
+                       double* assumed_noise = nullptr) {
   using namespace compare;
   Interner interner;
   Timeline timeline_a = read_timeline(a, interner), timeline_b = read_timeline(b, interner);
@@ -280,6 +285,7 @@ RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& o
     metrics.parts = runs.off_parts(x, y);
     return metrics;
   };
+  if (assumed_noise != nullptr) *assumed_noise = runs.roundoff;
   describe.event = [&](int run, const Item& item) { return runs.event_of(run, item, interner); };
   CodeComparison codes(
       [&](int run, const std::string& fingerprint) { return (run == 0 ? a : b).source_text(fingerprint); });
@@ -360,15 +366,24 @@ RunDiff settled(RunDiff by_ranks, const Reader& a, const Reader& b, const RunDif
   const bool has_modules = !by_ranks.modules.empty();  // which say what belongs together
   const bool may_be_of_parts = !are_as_many || (count_ranks(a) > 1 && has_modules);
   if (by_ranks.verdict != DiffVerdict::Differs || !may_be_of_parts) return by_ranks;
-  RunDiff of_wholes = diff_of_wholes(a, b, options);
+  double assumed_noise = 0;
+  RunDiff of_wholes = diff_of_wholes(a, b, options, &assumed_noise);
   // One rank of several against the only one is a guess: it proves nothing where the wholes tell nothing.
   if (!are_as_many && of_wholes.verdict == DiffVerdict::Unknown) return of_wholes;
   constexpr double kNearlyAll = 0.9;  // what was not put together does not speak against a difference that was found
   const auto wholes = static_cast<double>(std::min(of_wholes.total_a, of_wholes.total_b));
   if (static_cast<double>(of_wholes.compared) < kNearlyAll * wholes) return by_ranks;
   constexpr double kMore = 0.1;  // less says nothing: other tensors are counted
+  // What a half type's rounding is taken to excuse in the wholes, it excuses in the ranks.
+  double share_of_ranks = share_that_agrees(by_ranks);
+  if (are_as_many && assumed_noise > 0 && !of_wholes.within_tolerance()) {
+    RunDiffOptions silent = options;
+    silent.on_pair = {};
+    silent.on_progress = {};
+    share_of_ranks = share_that_agrees(diff_by_ranks(a, b, silent, assumed_noise).result());
+  }
   const bool is_better = of_wholes.within_tolerance() || is_dealt_otherwise(by_ranks, of_wholes, a, b) ||
-                         share_that_agrees(of_wholes) > share_that_agrees(by_ranks) + kMore;
+                         share_that_agrees(of_wholes) > share_of_ranks + kMore;
   return is_better ? of_wholes : by_ranks;
 }
 
