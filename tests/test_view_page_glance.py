@@ -119,3 +119,35 @@ def test_a_healthy_run_says_where_to_go_on(show, folder):
         tab.until_text(".headline", "Nothing looks wrong")
         tab.one(".state-box a", has_text="table").click()
         tab.until_at("table")
+
+
+WATCH_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const { value, sources } of list.getEntries()) {
+    for (const { node } of sources) shifts.push([value, String(node?.className ?? node?.nodeName)]);
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+def test_nothing_moves_while_it_loads(show, folder):
+    with serving(folder / "good", folder / "bad") as served:
+        tab = show(served)
+        tab.until_text(".headline", "divergence")
+        tab.page.add_init_script(WATCH_SHIFTS)
+        for view, ready in (
+            ("answer", ".glance-text"),
+            ("timeline", ".matrix canvas"),
+            ("modules", ".grid-row"),
+            ("table", ".grid-row"),
+            ("calls", ".icicle canvas"),
+        ):
+            tab.page.goto("about:blank")
+            tab.go(view)
+            tab.until(lambda ready=ready: tab.one(ready).count() > 0)
+            tab.page.wait_for_timeout(150)
+            # On a slow machine the bones of the whole view are seen before it is known what is beside it.
+            seen = tab.page.evaluate("shifts")
+            moved = [(value, what) for value, what in seen if value > 0.01 and what.split()[0] != "view"]
+            assert moved == [], view

@@ -589,15 +589,22 @@ function Page(props: { state: State }): Node {
     isSideShown() && (state.session()?.has_modules ?? false) && (state.session()?.sides.length ?? 0) > 0 &&
     !["runs", "timeline", "modules", "lines"].includes(view_of(state))
   );
+  // Where calls were recorded there will be modules: their place is kept, so that nothing moves when they come.
+  const keepsSide = computed(() => {
+    const session = state.session();
+    if (hasSide() || session === null) return hasSide();
+    return isSideShown() && session.is_ready === false && session.has_calls && session.sides.length > 0 &&
+      !["runs", "timeline", "modules", "lines"].includes(view_of(state));
+  });
   return (
-    <div class={() => `page ${hasSide() ? "with-side" : ""}`}>
+    <div class={() => `page ${keepsSide() ? "with-side" : ""} ${shown() === "loading" ? "loading" : ""}`}>
       <TopBar state={state} />
       <div class="second">
         <Tabs state={state} />
         <StepSelector state={state} isPlaying={isPlaying} toggle={toggle} />
       </div>
       <aside class="sidebar" aria-label="Modules">
-        {() => hasSide() ? untrack(() => <ModuleTree state={state} />) : null}
+        {() => hasSide() ? untrack(() => <ModuleTree state={state} />) : keepsSide() ? <Skeleton rows={12} /> : null}
       </aside>
       {main}
       <StatusLine state={state} />

@@ -1,7 +1,7 @@
 // What the page opens on: what is wrong, where it starts, why, and a click to each tensor.
 
 import { type Child, h } from "../lib/jsx.ts";
-import { computed, effect } from "../lib/signals.ts";
+import { computed, effect, signal } from "../lib/signals.ts";
 import { Canvas } from "../lib/virtual.tsx";
 import { adds_color, num, paints, quiet_color, verdict_class } from "../lib/paint.ts";
 import { cell_side, type ModulePath, nest, step_place, step_text } from "../lib/matrix.ts";
@@ -42,6 +42,16 @@ export function AnswerView(state: State): Node {
       if (place) open_place(state, place);
     }],
   });
+  // The strip's height is known by the timeline, which comes at the same time: what is below it should not move.
+  const isLate = signal(false);
+  effect(() => {
+    if (state.answer() === null) return undefined;
+    const timer = setTimeout(() => isLate.set(true), 400);
+    return () => clearTimeout(timer);
+  });
+  const isComplete = computed(() =>
+    state.answer()?.of === "files" || isLate() || state.timeline() !== null || state.timeline.error() !== null
+  );
   return (
     <div class="answer scroll">
       {() => {
@@ -54,7 +64,9 @@ export function AnswerView(state: State): Node {
             </Failure>
           );
         }
-        return answer === null ? <Working state={state} /> : <Report state={state} answer={answer} at={at()} />;
+        return answer === null || !isComplete()
+          ? <Working state={state} />
+          : <Report state={state} answer={answer} at={at()} />;
       }}
     </div>
   );

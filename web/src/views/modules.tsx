@@ -1,7 +1,7 @@
 // The modules as a table with columns, or as nested boxes in which repeats are folded into one.
 
 import { h } from "../lib/jsx.ts";
-import { computed, effect, signal } from "../lib/signals.ts";
+import { computed, effect, type Signal, signal } from "../lib/signals.ts";
 import { VirtualList } from "../lib/virtual.tsx";
 import { num } from "../lib/paint.ts";
 import { name_filter } from "../lib/fuzzy.ts";
@@ -26,14 +26,16 @@ export function ModulesView(state: State): Node {
   state.status.set({ hint: "g changes between the tree and the boxes; a click opens what a module gives" });
   // Once, the module in which it starts is brought into view.
   let isPlaced = false;
-  const first_row = (): number | null => {
-    const place = state.answer()?.places[0];
-    if (isPlaced || !place || filter.peek() !== "") return null;
+  const active = signal<number | null>(null);
+  effect(() => {
+    const place = state.answer()?.places[0], modules = state.modules();
+    if (isPlaced || !place || !modules) return;
     isPlaced = true;
-    const rows = tree_rows(state.modules.peek()?.nodes ?? [], state.collapsed.peek(), null);
+    if (active.peek() !== null || filter.peek() !== "") return;
+    const rows = tree_rows(modules.nodes, state.collapsed.peek(), null);
     const row = rows.findIndex(({ node }) => node.root === place.root && node.path === place.module);
-    return row < 0 ? null : row;
-  };
+    if (row >= 0) active.set(row);
+  });
   let input: HTMLInputElement | null = null;
   state.keys.view({
     "g": [
@@ -104,7 +106,7 @@ export function ModulesView(state: State): Node {
               by={by()}
               filter={filter()}
               standing={standing()}
-              start={first_row}
+              active={active}
             />
           );
       }}
@@ -193,8 +195,8 @@ interface TreeProps {
   by: ColorBy;
   filter: string;
   standing: ReadonlyMap<string, Standing>;
-  /** The row that is looked at first. */
-  start: () => number | null;
+  /** The row that is chosen; it stays so when the rows are made anew. */
+  active: Signal<number | null>;
 }
 
 function Tree(props: TreeProps): Node {
@@ -203,11 +205,7 @@ function Tree(props: TreeProps): Node {
   const columns = two ? kColumns : kColumns.replace("82px 64px", "0 0");
   const longest = nodes.reduce((most, node) => Math.max(most, node.duration_s ?? 0), 0);
   const rows = computed(() => tree_rows(nodes, state.collapsed(), filter.trim() === "" ? null : name_filter(filter)));
-  const active = signal<number | null>(null);
-  effect(() => {
-    const row = props.start();
-    if (row !== null && active.peek() === null) active.set(row);
-  });
+  const active = props.active;
   const move = (to: number) =>
     active.update((now) => Math.max(0, Math.min(rows.peek().length - 1, now === null ? 0 : now + to)));
   const current = () => active.peek() === null ? null : rows.peek()[active.peek()!]?.node ?? null;
