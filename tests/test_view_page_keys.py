@@ -213,7 +213,7 @@ def test_the_modules(show, served):
         ],
     )
     assert meanings(tab, "This view") == tried | {"open what it gives"}
-    press_all(tab, [("open what it gives", "j j Enter", {"view": "tensor", "name": "left.output"})])
+    press_all(tab, [("open what it gives", "j Enter", {"view": "tensor", "name": "left.output"})])
 
 
 def test_the_table(show, served):
