@@ -1,4 +1,4 @@
-"""Parameters of FullyShardedDataParallel, the first FSDP: on each rank a piece of the parameter as one row, or nothing."""
+"""Parameters of FullyShardedDataParallel, the first FSDP: on each rank a piece of the parameter as one row, or none."""
 
 from __future__ import annotations
 
