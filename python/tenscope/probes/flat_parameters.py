@@ -14,7 +14,8 @@ class Pieces:
     """Which part of a parameter, or of its gradient, a root's ranks have."""
 
     def __init__(self, root: Root):
-        self._pieces: dict[int, tuple[tuple[int, ...], dict[str, Any]]] = {}  # by parameter: the local shape, the part
+        # By parameter: the shape of its piece, and the meta of the parameter and of its gradient.
+        self._pieces: dict[int, tuple[tuple[int, ...], dict[str, Any], dict[str, Any]]] = {}
         if "torch.distributed.fsdp._flat_param" not in sys.modules:
             return
         for info in root.infos:
@@ -24,19 +25,31 @@ class Pieces:
                 self._add(handle)
 
     def _add(self, handle: Any) -> None:
-        flat = handle.flat_param
+        flat, rank, ranks = handle.flat_param, handle.rank, handle.world_size
+        chunk = flat._sharded_size.numel()
         if getattr(flat, "_params", None) is None:  # use_orig_params=False: one row of all parameters
-            size = flat._sharded_size.numel()
-            self._put(handle, flat, size, size * handle.world_size, size * handle.rank)
+            self._put(flat, chunk, chunk * ranks, chunk * rank, (rank, ranks), (rank, ranks))
             return
         for parameter, piece, size in zip(flat._params, flat._shard_param_infos, flat._numels, strict=False):
-            self._put(handle, parameter, piece.numel_in_shard or 0, size, piece.intra_param_start_idx or 0)
+            if not piece.in_shard:
+                self._put(parameter, 0, size, 0, (rank, ranks), (rank, ranks))
+                continue
+            begin = rank * chunk + piece.offset_in_shard - piece.intra_param_start_idx  # of the parameter in all shards
+            first, last = begin // chunk, (begin + size - 1) // chunk
+            owners = (rank - first, last - first + 1)
+            self._put(parameter, piece.numel_in_shard, size, piece.intra_param_start_idx, (rank, ranks), owners)
 
-    def _put(self, handle: Any, parameter: torch.Tensor, own: int, size: int, begin: int) -> None:
-        part = {"mesh": [handle.world_size], "placements": ["S(0)"], "shape": [size]}
-        self._pieces[id(parameter)] = ((own,), part | {"coordinate": [handle.rank], "offset": [begin]})
+    def _put(self, parameter, own: int, size: int, begin: int, place: tuple[int, int], owner: tuple[int, int]) -> None:
+        def part(at: int, parts: int) -> dict[str, Any]:
+            where = {"mesh": [parts], "placements": ["S(0)"], "shape": [size]}
+            return {"shard": where | {"coordinate": [at], "offset": [begin]}}
+
+        self._pieces[id(parameter)] = ((own,), part(*place), part(*owner))
 
     def meta_of(self, parameter: torch.Tensor, value: torch.Tensor) -> dict[str, Any]:
-        """For the event of the parameter or its gradient; while the parameter is whole it is no piece."""
-        shape, part = self._pieces.get(id(parameter), (None, None))
-        return {"shard": part} if shape == tuple(value.shape) else {}
+        """For the event of the parameter, or of its gradient: that is there only on ranks that have a piece of it.
+        While the parameter is whole it is no piece."""
+        shape, own, of_gradient = self._pieces.get(id(parameter), (None, {}, {}))
+        if shape != tuple(value.shape):
+            return {}
+        return own if value is parameter else of_gradient
