@@ -108,7 +108,8 @@ bool PartTrial::is_constant() const {
     for (const PartTensor& part : sets_[static_cast<std::size_t>(run)].parts)
       for (const EventId event : part.events) {
         const Stats stats = std::get<TensorRecord>(loader_.reader(run).event(event).value).stats;
-        if (stats.count > 1 && stats.min != stats.max) return false;
+        // A single number, as a loss is, tells something.
+        if (stats.count == 1 || (stats.count > 1 && stats.min != stats.max)) return false;
       }
   return true;
 }
