@@ -116,6 +116,37 @@ def test_fully_sharded(tmp_path):
     shards_alone_are_no_agreement(one)
 
 
+FIRST_FSDP = """
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+model = Model()
+if sys.argv[1] == "whole":
+    model = nn.parallel.DistributedDataParallel(model)
+else:
+    options = {"auto_wrap_policy": ModuleWrapPolicy({Block}), "device_id": torch.device("cpu")}
+    model = FullyShardedDataParallel(model, use_orig_params=sys.argv[1] == "pieces", **options)
+train(model, mine=True)
+"""
+
+
+def test_sharded_by_the_first_fsdp(tmp_path):
+    """Each rank has a piece of a parameter as one row, whole parameters or none of one."""
+    whole, pieces, rows = run_ranks(tmp_path, FIRST_FSDP, "whole", "pieces", "rows")
+    bias = whole.rank(0)["module.blocks.0.up.bias", 0]
+    path = "_fsdp_wrapped_module.blocks.0._fsdp_wrapped_module.up.bias"
+    parts = [event for rank in (0, 1) for event in pieces.rank(rank).find(path) if event.phase == "optimizer"][::2]
+    assert [event.meta["shard"]["offset"] for event in parts] == [[0], [parts[0].shape[0]]]
+    assert sum(event.shape[0] for event in parts) == bias.size
+    assert torch.allclose(pieces[path, 0].torch(), bias.torch())
+    for one, other in ((whole, pieces), (pieces, whole)):
+        found = tenscope.diff(one, other)
+        assert found.verdict in ("equal", "noise"), str(found)
+        assert found.counts.compared == found.counts.first_run or one is pieces, str(found)  # has wrappers
+    for run in (pieces, rows):
+        shards_alone_are_no_agreement(run)
+
+
 SEQUENCE_PARALLEL = """
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (

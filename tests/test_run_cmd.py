@@ -473,3 +473,33 @@ optimizer.step()
     recorded(tmp_path, script(tmp_path, text))
     steps = [(e.root, e.step) for e in recording(tmp_path).events("weight") if e.phase == "optimizer"]
     assert steps == [("Linear#0", 0), ("Linear#0", 1), ("Linear#0", 2), ("Linear#0", 3), ("Linear#1", 0)]
+
+
+IN_PARTS = """
+import torch
+from torch import nn
+
+class InParts(torch.optim.Optimizer):
+    '''Leaves its step to an optimizer of each of its parameters, as ZeroRedundancyOptimizer does to that of a shard.'''
+    def __init__(self, parameters):
+        super().__init__(list(parameters), {})
+        self.inner = [torch.optim.SGD([p], lr=0.1) for p in self.param_groups[0]["params"]]
+    def step(self, closure=None):
+        for optimizer in self.inner:
+            optimizer.step()
+
+model = nn.Linear(3, 2)
+whole, other = InParts(model.parameters()), torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+for _ in range(3):
+    whole.zero_grad()
+    model(torch.ones(1, 3)).sum().backward()
+    other.step(whole.step)  # a closure with a step of others is no part of it
+"""
+
+
+def test_an_optimizer_that_leaves_its_step_to_others_makes_one_step(tmp_path):
+    recorded(tmp_path, script(tmp_path, IN_PARTS))
+    run = recording(tmp_path)
+    parameters = [e for e in run.events(kind="value") if e.io == "param" and e.phase != "init"]
+    assert [(e.name, e.step) for e in parameters] == [(name, s) for s in range(3) for name in ("weight", "bias")]
+    assert [e.step for e in run.events(kind="value") if e.io == "loss"] == [0, 1, 2]

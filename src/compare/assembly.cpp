@@ -188,6 +188,8 @@ std::string Assembly::in_words() const {
     const std::string one = grid[i] > 1 ? words_of(folds[i], grid[i]) : "";
     if (!one.empty()) words += (words.empty() ? "" : ", and of these ") + one;
   }
+  if (!shaped_as.empty())
+    words += fmt::format("{}one row of [{}]", words.empty() ? "" : ", ", fmt::join(shaped_as, ", "));
   return words;
 }
 
@@ -195,20 +197,26 @@ std::optional<Shape> shape_of(const Assembly& assembly, std::span<const Shape> p
   const std::int64_t expected = product(assembly.grid, 0, assembly.grid.size());
   if (expected != std::ssize(parts) || parts.empty()) return std::nullopt;
   std::vector<std::optional<Shape>> shapes(parts.begin(), parts.end());
-  return fold_grid(assembly, std::move(shapes), [](const Fold& fold, std::size_t, std::span<std::optional<Shape>> row) {
-    std::vector<Shape> known;
-    for (auto& shape : row) {
-      if (!shape) return std::optional<Shape>();
-      known.push_back(std::move(*shape));
-    }
-    return fold_shapes(fold, known);
-  });
+  auto whole =
+      fold_grid(assembly, std::move(shapes), [](const Fold& fold, std::size_t, std::span<std::optional<Shape>> row) {
+        std::vector<Shape> known;
+        for (auto& shape : row) {
+          if (!shape) return std::optional<Shape>();
+          known.push_back(std::move(*shape));
+        }
+        return fold_shapes(fold, known);
+      });
+  if (!whole || assembly.shaped_as.empty()) return whole;
+  const bool is_row = whole->size() == 1 && element_count(*whole) == element_count(assembly.shaped_as);
+  return is_row ? std::optional(assembly.shaped_as) : std::nullopt;
 }
 
 HostTensor assemble(const Assembly& assembly, std::span<const TensorView> parts) {
   std::vector<HostTensor> tensors;
   for (const TensorView& part : parts) tensors.push_back(copy_of(part));
-  return fold_grid(assembly, std::move(tensors), fold_parts);
+  HostTensor whole = fold_grid(assembly, std::move(tensors), fold_parts);
+  if (!assembly.shaped_as.empty()) whole.shape = assembly.shaped_as;
+  return whole;
 }
 
 HostTensor scaled(const TensorView& tensor, double factor) {

@@ -39,11 +39,15 @@ struct Assembly {
   std::vector<Fold> folds;  // one for each axis of the grid
   std::vector<std::size_t>
       taken;  // for each axis: which of the parts is taken where all are the same; empty: the first
+  // What is joined is pieces of the tensor in C order, as one row, and has this shape. Empty: it is as it is joined.
+  Shape shaped_as = {};
 
   bool has(Fold::How how) const;
   // "joined along axis 1", "the sum of the parts"; empty where there is one part, or all are the same.
   std::string in_words() const;
-  friend bool operator==(const Assembly& x, const Assembly& y) { return x.grid == y.grid && x.folds == y.folds; }
+  friend bool operator==(const Assembly& x, const Assembly& y) {
+    return x.grid == y.grid && x.folds == y.folds && x.shaped_as == y.shaped_as;
+  }
 };
 
 // A tensor in memory, in C order.

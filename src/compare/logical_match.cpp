@@ -14,7 +14,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -40,6 +42,18 @@ PartKind kind_of(const SlotKey& key) {
   }
 }
 
+// Parameters may be recorded as one row, and in pieces of it (FSDP of torch 1, optimizers that have shards).
+std::optional<ShapedArrangement> shaped_as(const ShapedArrangement& row, const Shape& shape, PartKind kind) {
+  const bool is_row = kind == PartKind::Parameter && row.shape.size() == 1 && shape.size() > 1 &&
+                      row.shape.front() == element_count(shape);
+  if (!is_row) return std::nullopt;
+  ShapedArrangement result = row;
+  result.arrangement.assembly.shaped_as = shape;
+  result.arrangement.cost += 1;
+  result.shape = shape;
+  return result;
+}
+
 // How many different parts are added up for each element of the whole.
 std::int64_t summands(const Assembly& assembly) {
   std::int64_t count = 1;
@@ -59,8 +73,11 @@ class SlotMatcher {
 
   std::map<SlotKey, MatchedSlot> match() {
     for (const auto& [key, slot] : table_.slots()) add(key, slot);
-    for (auto& [key, slot] : slots_) search(key, slot, std::nullopt);
+    for (const bool are_gradients : {false, true})  // which lie as their parameters do
+      for (auto& [key, slot] : slots_)
+        if ((key.io == Io::Grad) == are_gradients) search(key, slot, std::nullopt);
     settle_factor();
+    settle_by_results();
     settle_by_kin();
     reject_missing_sums();
     return std::move(slots_);
@@ -124,13 +141,21 @@ class SlotMatcher {
     return choice;
   }
 
+  // How it lies in another step; a gradient, as its parameter does.
+  std::optional<std::array<Arrangement, 2>> known_as(const SlotKey& key, const MatchedSlot& slot) const {
+    auto known = known_.find({key.node, key.tail, key.io});
+    if (known == known_.end() && key.io == Io::Grad)
+      known = known_.find({key.node, slot.sets[0].parts.front().item->parameter, Io::Param});
+    return known == known_.end() ? std::nullopt : std::optional(known->second);
+  }
+
   // The simplest pair of arrangements whose wholes agree; else the simplest than which none is much nearer.
   void search(const SlotKey& key, MatchedSlot& slot, std::optional<double> factor) {
     PartTrial trial(loader_, slot.sets);
     const Name name{key.node, key.tail, key.io};
     slot.choice.reset();
-    if (const auto known = known_.find(name); known != known_.end() && fits(slot, known->second)) {
-      slot.choice = judged(key, trial, known->second, factor);
+    if (const auto known = known_as(key, slot); known && fits(slot, *known)) {
+      slot.choice = judged(key, trial, *known, factor);
       slot.choice->is_by_kin = true;
       if (slot.choice->agrees || key.io == Io::Param) return;
     }
@@ -139,17 +164,30 @@ class SlotMatcher {
       const ShapedArrangement *a, *b;
     };
     std::vector<Pair> pairs;
+    std::deque<ShapedArrangement> shaped;
+    const auto add = [&](const ShapedArrangement& a, const ShapedArrangement& b) {
+      pairs.push_back({a.arrangement.cost + b.arrangement.cost, &a, &b});
+    };
     for (const ShapedArrangement& a : arrangements(slot.sets[0], slot.kind))
-      for (const ShapedArrangement& b : arrangements(slot.sets[1], slot.kind))
-        if (a.shape == b.shape && may_be(key, slot, a.arrangement, b.arrangement))
-          pairs.push_back({a.arrangement.cost + b.arrangement.cost, &a, &b});
+      for (const ShapedArrangement& b : arrangements(slot.sets[1], slot.kind)) {
+        if (a.shape == b.shape) {
+          if (may_be(key, slot, a.arrangement, b.arrangement)) add(a, b);
+        } else if (const auto as_b = shaped_as(a, b.shape, slot.kind)) {
+          add(shaped.emplace_back(*as_b), b);
+        } else if (const auto as_a = shaped_as(b, a.shape, slot.kind)) {
+          add(a, shaped.emplace_back(*as_a));
+        }
+      }
     std::ranges::stable_sort(pairs, {}, &Pair::cost);
     if (const std::size_t most = most_pairs(slot); pairs.size() > most) pairs.resize(most);
     std::optional<Choice> best;
     for (const Pair& pair : pairs) {
       Choice choice = judged(key, trial, {pair.a->arrangement, pair.b->arrangement}, factor);
+      if (choice.agrees && (is_refuted(key, 0, slot, choice.how[0]) || is_refuted(key, 1, slot, choice.how[1])))
+        continue;
       if (choice.agrees) {
-        known_[name] = choice.how;
+        choice.is_constant = trial.is_constant();
+        if (!choice.is_constant) known_[name] = choice.how;
         slot.choice = std::move(choice);
         return;
       }
@@ -159,6 +197,65 @@ class SlotMatcher {
       if (!best || is_nearer) best = std::move(choice);
     }
     if (!slot.choice) slot.choice = std::move(best);
+  }
+
+  // Which part of the whole each rank has, in all its passes; empty where all have the same, or none has that of
+  // another.
+  static std::map<int, std::vector<std::size_t>> shares(const PartSet& set, const Arrangement& how) {
+    const Assembly& assembly = how.assembly;
+    bool is_same = false, is_joined = false;
+    for (std::size_t axis = 0; axis < assembly.grid.size(); ++axis) {
+      is_same |= assembly.grid[axis] > 1 && assembly.folds[axis].how == Fold::How::Same;
+      is_joined |= assembly.grid[axis] > 1 && assembly.folds[axis].how == Fold::How::Join;
+    }
+    std::map<int, std::vector<std::size_t>> result;
+    if (!is_same || !is_joined || std::ranges::any_of(set.parts, &PartTensor::is_declared)) return result;
+    std::vector<std::size_t> places(set.parts.size());
+    std::iota(places.begin(), places.end(), 0);
+    const std::vector<std::size_t> order = in_order(how, set.ranks, set.passes, places);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      std::size_t rest = i, share = 0;
+      for (std::size_t axis = assembly.grid.size(); axis-- > 0;) {
+        const auto size = static_cast<std::size_t>(assembly.grid[axis]);
+        share = share * size + (assembly.folds[axis].how == Fold::How::Same ? 0 : rest % size);
+        rest /= size;
+      }
+      places[order[i]] = share;
+    }
+    for (std::size_t i = 0; i < places.size(); ++i) result[set.parts[i].ranks.front()].push_back(places[i]);
+    return result;
+  }
+
+  // Where ranks share the work on the same data (tensor parallel), each of them makes something of its own, and what
+  // they put together is the same on all of them. Data lies in another way where those that have the same do all the
+  // same, and those that have other data have results in common.
+  bool is_refuted(const SlotKey& input, int run, const MatchedSlot& slot, const Arrangement& how) const {
+    const PartSet& set = slot.sets[static_cast<std::size_t>(run)];
+    const bool is_data = input.node >= 0 && input.io == Io::Input &&
+                         (parent_of(input.node) < 0 || is_exact(set.parts.front().item->dtype));
+    if (!is_data) return false;
+    const auto share_of = shares(set, how);
+    if (share_of.empty()) return false;
+    std::size_t total = 0, in_common = 0;
+    for (const auto& [key, output] : table_.slots()) {
+      if (key.step != input.step || key.io != Io::Output || parent_of(key.node) < 0) continue;
+      const SlotParts& parts = output.runs[static_cast<std::size_t>(run)];
+      std::map<std::vector<std::size_t>, Fingerprint> made;  // by share
+      for (std::size_t i = 0; i < parts.ranks.size(); ++i) {
+        const auto share = share_of.find(parts.ranks[i]);
+        const Item& item = *parts.items[i * parts.passes];
+        if (share == share_of.end() || !item.is_tensor() || item.part != 0 || item.abs_max == 0) continue;
+        const auto [known, is_new] = made.emplace(share->second, item.fingerprint);
+        if (!is_new && known->second != item.fingerprint) return false;
+      }
+      if (made.size() < 2) continue;
+      ++total;
+      std::vector<Fingerprint> values;
+      for (const auto& [share, value] : made)
+        if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+      in_common += values.size() < made.size() ? 1 : 0;
+    }
+    return in_common > 0 && static_cast<double>(in_common) >= thresholds::kResultsInCommon * static_cast<double>(total);
   }
 
   // What the model is given, and integers, are no summands. Two runs of as many summands that have the same sum and
@@ -215,7 +312,7 @@ class SlotMatcher {
     };
     std::map<Kin, std::vector<Vote>> votes;
     for (const auto& [key, slot] : slots_) {
-      if (!slot.choice || !slot.choice->agrees) continue;
+      if (!slot.choice || !slot.choice->agrees || slot.choice->is_constant) continue;
       std::vector<Vote>& of_kin = votes[kin_of(key)];
       const auto found = std::ranges::find(of_kin, slot.choice->how, &Vote::how);
       ++(found == of_kin.end() ? of_kin.emplace_back(Vote{slot.choice->how}) : *found).count;
@@ -237,6 +334,41 @@ class SlotMatcher {
         slot.choice->is_by_kin = true;
         break;
       }
+    }
+  }
+
+  // Do the tensors of a module agree in a step? Nothing: there are none.
+  std::optional<bool> do_agree(int node, std::int64_t step, Io io) const {
+    std::optional<bool> result;
+    for (auto it = slots_.lower_bound({.node = node}); it != slots_.end() && it->first.node == node; ++it) {
+      const auto& [key, slot] = *it;
+      if (key.io == io && key.step == step && slot.choice) result = result.value_or(true) && slot.choice->agrees;
+    }
+    return result;
+  }
+
+  // A parameter may have been cut in a simpler way than it should be: q, k and v of a fused weight behind each other.
+  // It then agrees in that way, and so does what it makes; what the module around it makes of that does not. Kin in
+  // other layers that lie in another way say that it is the parameter.
+  void settle_by_results() {
+    std::map<Kin, std::vector<std::array<Arrangement, 2>>> ways;
+    for (const auto& [key, slot] : slots_) {
+      const bool is_asked = key.io == Io::Param || key.io == Io::Output;
+      if (!is_asked || !slot.choice || !slot.choice->agrees || slot.choice->is_constant) continue;
+      auto& of_kin = ways[kin_of(key)];
+      if (std::ranges::find(of_kin, slot.choice->how) == of_kin.end()) of_kin.push_back(slot.choice->how);
+    }
+    for (auto& [key, slot] : slots_) {
+      const int around = parent_of(key.node);
+      const auto found = around >= 0 ? ways.find(kin_of(key)) : ways.end();
+      if (found == ways.end() || found->second.size() != 2 || !slot.choice || !slot.choice->agrees) continue;
+      const auto& other = found->second[slot.choice->how == found->second[0] ? 1 : 0];
+      const bool is_simpler = cost(slot.choice->how) < cost(other);
+      const auto given = do_agree(around, key.step, Io::Input), made = do_agree(around, key.step, Io::Output);
+      if (!is_simpler || !fits(slot, other) || !given.value_or(false) || made.value_or(true)) continue;
+      PartTrial trial(loader_, slot.sets);
+      slot.choice = judged(key, trial, other, factor_);
+      slot.choice->is_by_kin = true;
     }
   }
 

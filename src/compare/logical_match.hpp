@@ -22,6 +22,7 @@ struct Choice {
   double error = 0;   // |b - a| / |a|, Euclidean, of the parts that are furthest apart
   double factor = 1;  // by which b is multiplied: gradients inside the network, where losses are means over less
   bool agrees = false;
+  bool is_constant = false;     // all elements are the same, so that they agree in any way that the shapes allow
   bool is_by_kin = false;       // tensors of the same name in other layers or steps lie so, and agree
   bool is_sum_missing = false;  // it would agree if the parts were added up, which nothing that follows has done
 };

@@ -42,7 +42,9 @@ Fingerprint identity_of(const PartSet& set) {
 }
 
 bool is_all_same(const Arrangement& how) {
-  return !how.assembly.has(Fold::How::Join) && !how.assembly.has(Fold::How::Sum) && !how.assembly.has(Fold::How::Mean);
+  const Assembly& assembly = how.assembly;
+  return assembly.shaped_as.empty() && !assembly.has(Fold::How::Join) && !assembly.has(Fold::How::Sum) &&
+         !assembly.has(Fold::How::Mean);
 }
 
 // The value of one item, with the names of another.

@@ -187,7 +187,9 @@ PartSummaries part_summaries(const Reader& reader, const PartSet& set) {
 }
 
 std::optional<TensorRecord> summary_of(const PartSet& set, const PartSummaries& parts, const Arrangement& how) {
-  return fold_grid(how.assembly, in_order(how, set.ranks, set.passes, parts), fold_summaries);
+  auto whole = fold_grid(how.assembly, in_order(how, set.ranks, set.passes, parts), fold_summaries);
+  if (whole && !how.assembly.shaped_as.empty()) whole->shape = how.assembly.shaped_as;
+  return whole;
 }
 
 TensorRecord summary_of(const HostTensor& whole) {

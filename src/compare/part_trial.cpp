@@ -103,6 +103,17 @@ bool PartTrial::is_zero() const {
   return std::ranges::all_of(sets_[0].parts, [](const PartTensor& part) { return part.item->abs_max == 0; });
 }
 
+bool PartTrial::is_constant() const {
+  for (const int run : {0, 1})
+    for (const PartTensor& part : sets_[static_cast<std::size_t>(run)].parts)
+      for (const EventId event : part.events) {
+        const Stats stats = std::get<TensorRecord>(loader_.reader(run).event(event).value).stats;
+        // A single number, as a loss is, tells something.
+        if (stats.count == 1 || (stats.count > 1 && stats.min != stats.max)) return false;
+      }
+  return true;
+}
+
 // The arrangement with each of the parts taken that should be the same and are not.
 std::vector<Arrangement> PartTrial::variants(int run, const Arrangement& how) const {
   const PartSet& set = sets_[static_cast<std::size_t>(run)];

@@ -31,6 +31,7 @@ class PartTrial {
   Comparison compare(std::array<Arrangement, 2>& how);
 
   bool is_zero() const;
+  bool is_constant() const;  // the elements of each part
   DType dtype(int run) const { return sets_[static_cast<std::size_t>(run)].parts.front().item->dtype; }
 
  private:

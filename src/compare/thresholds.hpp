@@ -117,6 +117,9 @@ inline constexpr double kPartsAgreeHalf = 5e-2;
 inline constexpr double kMuchNearer = 0.75;
 // How far the factor of gradients may be from a ratio of numbers of parts.
 inline constexpr double kFactorOfMeans = 0.02;
+// From which part of the modules' results on do ranks share their work that have them in common? In the benchmark's
+// tensor parallel layouts it is about half of them, elsewhere next to none.
+inline constexpr double kResultsInCommon = 0.25;
 
 // From how many times the noise of what it depends on is a difference certainly more than noise? Chosen.
 inline constexpr double kFarFromNoise = 100;

@@ -1,8 +1,9 @@
 // Overview. The 64 sums of a sketch over blocks of 64 elements, compiled once per vector unit. A block's elements go to
 // the 64 sums one each, in an order that is an exclusive or with a number of six bits: its upper bits choose which
 // vector of the block is loaded, its lower bits how that vector's lanes are exchanged. The signs are 64 random bits a
-// block. Half of the sums or fewer are in registers at a time while some blocks, all in the first-level cache, pass by.
-// Each sum gets its elements in the order of blocks, so every vector unit gives the same bits.
+// block. Eight vectors of the sums are in registers at a time (all 64, or a half or a quarter) while some blocks, all
+// in the first-level cache, pass by. Each sum gets its elements in the order of blocks, so every vector unit gives the
+// same bits.
 #include <algorithm>
 #include <cstring>
 
@@ -26,28 +27,6 @@ namespace tenscope::kernels::HWY_NAMESPACE {
 template <class T>
 struct SketchLanes : Widen<T> {};
 
-template <class T>
-struct SmallIntegerLanes {
-  using D = DF32;
-  static HWY_INLINE hn::Vec<D> load(const T* p) {
-    using Integer = std::conditional_t<std::is_same_v<T, Bool>, std::uint8_t, T>;
-    const hn::Rebind<Integer, DI32> d;
-    auto v = hn::LoadU(d, reinterpret_cast<const Integer*>(p));
-    if constexpr (std::is_same_v<T, Bool>) v = hn::Min(v, hn::Set(d, Integer{1}));
-    return hn::ConvertTo(D(), hn::PromoteTo(DI32(), v));
-  }
-};
-template <>
-struct SketchLanes<Bool> : SmallIntegerLanes<Bool> {};
-template <>
-struct SketchLanes<std::uint8_t> : SmallIntegerLanes<std::uint8_t> {};
-template <>
-struct SketchLanes<std::int8_t> : SmallIntegerLanes<std::int8_t> {};
-template <>
-struct SketchLanes<std::uint16_t> : SmallIntegerLanes<std::uint16_t> {};
-template <>
-struct SketchLanes<std::int16_t> : SmallIntegerLanes<std::int16_t> {};
-
 template <>
 struct SketchLanes<std::int32_t> {
   using D = DF64;
@@ -65,6 +44,20 @@ struct SketchLanes<std::uint32_t> {
   }
 };
 
+// 64 bits are rounded as the plain conversion does.
+template <>
+struct SketchLanes<std::int64_t> {
+  using D = DF64;
+  static HWY_INLINE hn::Vec<D> load(const std::int64_t* p) { return hn::ConvertTo(D(), hn::LoadU(DI64(), p)); }
+};
+template <>
+struct SketchLanes<std::uint64_t> {
+  using D = DF64;
+  static HWY_INLINE hn::Vec<D> load(const std::uint64_t* p) {
+    return hn::ConvertTo(D(), hn::LoadU(hn::ScalableTag<std::uint64_t>(), p));
+  }
+};
+
 template <class D>
 HWY_INLINE hn::Vec<D> zero_where_not_finite(D d, hn::Vec<D> v) {
   const hn::RebindToSigned<D> di;
@@ -76,7 +69,7 @@ HWY_INLINE hn::Vec<D> zero_where_not_finite(D d, hn::Vec<D> v) {
 
 // The draws of some blocks. Behind the signs there are the bytes that LoadMaskBits may read.
 struct Draws {
-  static constexpr std::int64_t kBlocks = 32;
+  static constexpr std::int64_t kBlocks = 64;
   std::uint64_t signs[kBlocks + 1] = {};
   std::uint64_t swaps[kBlocks];
 
@@ -117,35 +110,85 @@ HWY_INLINE void add_batch(double* HWY_RESTRICT sums, const Draws& draws, std::in
   const std::size_t lanes = hn::Lanes(d), wide = hn::Lanes(dd);
   const auto iota = hn::Iota(di, 0);
   const auto one = hn::Set(dd, 1.0);  // multiplied by it, what is added goes to units that conversions leave free
-  for (std::size_t place = 0; place < kSketchBlock; place += 4 * wide) {
+  for (std::size_t place = 0; place < kSketchBlock; place += 8 * wide) {
     double* to = sums + place;
     auto sum0 = hn::LoadU(dd, to), sum1 = hn::LoadU(dd, to + wide);
     auto sum2 = hn::LoadU(dd, to + 2 * wide), sum3 = hn::LoadU(dd, to + 3 * wide);
+    auto sum4 = hn::LoadU(dd, to + 4 * wide), sum5 = hn::LoadU(dd, to + 5 * wide);
+    auto sum6 = hn::LoadU(dd, to + 6 * wide), sum7 = hn::LoadU(dd, to + 7 * wide);
     for (std::int64_t i = 0; i < blocks; ++i) {
       const T* block = p + i * kSketchBlock;
       const std::uint64_t* signs = draws.signs + i;
       const std::size_t lower = draws.swaps[i] & (lanes - 1), upper = draws.swaps[i] - lower;
       const auto exchange = hn::IndicesFromVec(d, hn::Xor(iota, hn::Set(di, static_cast<Index>(lower))));
-      const auto v0 = drawn<T, kIsFinite>(block, place, upper, exchange, signs);
-      const auto v1 = drawn<T, kIsFinite>(block, place + lanes, upper, exchange, signs);
-      if constexpr (sizeof(hn::TFromD<D>) == 4) {
-        const hn::Half<D> half;
-        sum0 = hn::MulAdd(hn::PromoteTo(dd, hn::LowerHalf(half, v0)), one, sum0);
-        sum1 = hn::MulAdd(hn::PromoteTo(dd, hn::UpperHalf(half, v0)), one, sum1);
-        sum2 = hn::MulAdd(hn::PromoteTo(dd, hn::LowerHalf(half, v1)), one, sum2);
-        sum3 = hn::MulAdd(hn::PromoteTo(dd, hn::UpperHalf(half, v1)), one, sum3);
-      } else {
-        sum0 = hn::MulAdd(v0, one, sum0);
-        sum1 = hn::MulAdd(v1, one, sum1);
-        sum2 = hn::MulAdd(drawn<T, kIsFinite>(block, place + 2 * lanes, upper, exchange, signs), one, sum2);
-        sum3 = hn::MulAdd(drawn<T, kIsFinite>(block, place + 3 * lanes, upper, exchange, signs), one, sum3);
-      }
+      const auto add = [&](std::size_t at, hn::Vec<DF64>& first, hn::Vec<DF64>& second) HWY_ATTR {
+        const auto v = drawn<T, kIsFinite>(block, at, upper, exchange, signs);
+        if constexpr (sizeof(hn::TFromD<D>) == 4) {
+          const hn::Half<D> half;
+          first = hn::MulAdd(hn::PromoteTo(dd, hn::LowerHalf(half, v)), one, first);
+          second = hn::MulAdd(hn::PromoteTo(dd, hn::UpperHalf(half, v)), one, second);
+        } else {
+          first = hn::MulAdd(v, one, first);
+          second = hn::MulAdd(drawn<T, kIsFinite>(block, at + lanes, upper, exchange, signs), one, second);
+        }
+      };
+      add(place, sum0, sum1);
+      add(place + 2 * wide, sum2, sum3);
+      add(place + 4 * wide, sum4, sum5);
+      add(place + 6 * wide, sum6, sum7);
     }
     hn::StoreU(sum0, dd, to);
     hn::StoreU(sum1, dd, to + wide);
     hn::StoreU(sum2, dd, to + 2 * wide);
     hn::StoreU(sum3, dd, to + 3 * wide);
+    hn::StoreU(sum4, dd, to + 4 * wide);
+    hn::StoreU(sum5, dd, to + 5 * wide);
+    hn::StoreU(sum6, dd, to + 6 * wide);
+    hn::StoreU(sum7, dd, to + 7 * wide);
   }
+}
+
+// Integers of 8 and 16 bits: the sums of a batch fit integers of twice the width, and so are exact.
+template <class T>
+constexpr bool kIsSmallInteger = kIsInteger<T> && sizeof(T) <= 2;
+
+template <class T>
+HWY_INLINE void add_small_batch(double* HWY_RESTRICT sums, const Draws& draws, std::int64_t blocks, const T* p) {
+  using Narrow = std::conditional_t<std::is_same_v<T, Bool>, std::uint8_t, T>;
+  using Wide = std::conditional_t<sizeof(T) == 1, std::int16_t, std::int32_t>;
+  static_assert(Draws::kBlocks * std::numeric_limits<Narrow>::max() <= std::numeric_limits<Wide>::max());
+  const hn::ScalableTag<Narrow> d;
+  const hn::ScalableTag<Wide> wide;
+  const hn::Half<decltype(d)> half;
+  const hn::Repartition<std::uint8_t, decltype(d)> bytes;
+  const hn::Repartition<std::uint32_t, decltype(d)> words;
+  const std::size_t size = hn::Lanes(bytes), lanes = hn::Lanes(d), wide_lanes = hn::Lanes(wide);
+  const auto in_quarter =
+      hn::And(hn::Iota(bytes, 0), hn::Set(bytes, std::uint8_t{15}));  // 16 bytes are exchanged alone
+  HWY_ALIGN Wide totals[kSketchBlock];
+  for (std::size_t place = 0; place < kSketchBlock; place += lanes) {
+    auto sum0 = hn::Zero(wide), sum1 = hn::Zero(wide);
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const std::size_t swap = draws.swaps[i] * sizeof(T), lower = swap & (size - 1);
+      const std::size_t from = place ^ ((swap - lower) / sizeof(T));
+      auto v = hn::BitCast(bytes, hn::LoadU(d, reinterpret_cast<const Narrow*>(p + i * kSketchBlock + from)));
+      v = hn::TableLookupBytes(v, hn::Xor(in_quarter, hn::Set(bytes, static_cast<std::uint8_t>(lower & 15))));
+      if (size > 16) {
+        const auto order = hn::Xor(hn::Iota(words, 0), hn::Set(words, static_cast<std::uint32_t>(lower >> 4 << 2)));
+        v = hn::BitCast(bytes, hn::TableLookupLanes(hn::BitCast(words, v), hn::IndicesFromVec(words, order)));
+      }
+      auto elements = hn::BitCast(d, v);
+      if constexpr (std::is_same_v<T, Bool>) elements = hn::Min(elements, hn::Set(d, Narrow{1}));
+      const auto low = hn::PromoteTo(wide, hn::LowerHalf(half, elements));
+      const auto high = hn::PromoteTo(wide, hn::UpperHalf(half, elements));
+      const std::uint64_t* signs = draws.signs + i;
+      sum0 = hn::IfThenElse(signs_at(wide, signs, place), hn::Sub(sum0, low), hn::Add(sum0, low));
+      sum1 = hn::IfThenElse(signs_at(wide, signs, place + wide_lanes), hn::Sub(sum1, high), hn::Add(sum1, high));
+    }
+    hn::StoreU(sum0, wide, totals + place);
+    hn::StoreU(sum1, wide, totals + place + wide_lanes);
+  }
+  for (std::size_t place = 0; place < kSketchBlock; ++place) sums[place] += totals[place];
 }
 
 template <class T, bool kIsFinite>
@@ -155,17 +198,16 @@ void add_blocks(double* sums, std::int64_t first, std::int64_t blocks, const std
   for (std::int64_t done = 0; done < blocks; done += Draws::kBlocks) {
     const std::int64_t batch = std::min(Draws::kBlocks, blocks - done);
     draws.draw(first + done, batch);
-    add_batch<T, kIsFinite>(sums, draws, batch, p + done * kSketchBlock);
+    if constexpr (kIsSmallInteger<T>)
+      add_small_batch(sums, draws, batch, p + done * kSketchBlock);
+    else
+      add_batch<T, kIsFinite>(sums, draws, batch, p + done * kSketchBlock);
   }
 }
 
 template <class T, bool kIsFinite>
 constexpr auto add_blocks_of() {
-  // Not every unit converts 64 bits to double.
-  if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
-    return &add_blocks_scalar<T>;
-  else
-    return &add_blocks < T, kIsFinite || kIsInteger < T >> ;
+  return &add_blocks < T, kIsFinite || kIsInteger < T >> ;
 }
 #else
 template <class T, bool>

@@ -97,6 +97,26 @@ TEST(Sketch, IsTheSameBitForBitForEveryVectorUnitAndDType) {
   use_simd_target("");
 }
 
+TEST(Sketch, IsExactOfTheLargestIntegers) {
+  for (const auto& target : simd_targets()) {
+    ASSERT_TRUE(use_simd_target(target));
+    SCOPED_TRACE(target);
+    for (const DType dtype : {DType::U8, DType::I8, DType::U16, DType::I16, DType::I64, DType::U64}) {
+      SCOPED_TRACE(to_string(dtype));
+      visit_dtype(dtype, [&]<class T>(T) {
+        if constexpr (!kIsComplex<T> && kIsInteger<T> && !std::is_same_v<T, Bool>)
+          for (const T x : {std::numeric_limits<T>::max(), std::numeric_limits<T>::min()}) {
+            const std::vector<T> values(100'003, x);
+            const std::vector<double> doubles(values.size(), static_cast<double>(x));
+            const Shape shape{static_cast<std::int64_t>(values.size())};
+            EXPECT_EQ(sketch({values.data(), dtype, shape, {}}), reference(doubles));
+          }
+      });
+    }
+  }
+  use_simd_target("");
+}
+
 TEST(Sketch, IsTheSameForAnyPiecesAndStrides) {
   const auto values = normal_numbers(24 * 36);
   const Shape shape{24, 36}, transposed_strides{1, 24};

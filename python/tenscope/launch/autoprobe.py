@@ -119,8 +119,33 @@ def _watch_optimizers() -> None:
         _probe.has_optimizer(self)
 
     _optim.Optimizer.__init__ = init
-    _optim.register_optimizer_step_pre_hook(lambda optimizer, *_: _probe.before_step(optimizer))
-    _optim.register_optimizer_step_post_hook(lambda optimizer, *_: _probe.after_step(optimizer))
+    _optim.register_optimizer_step_pre_hook(lambda optimizer, *_: _begin_step(optimizer))
+    _optim.register_optimizer_step_post_hook(lambda optimizer, *_: _end_step(optimizer))
+
+
+def _begin_step(optimizer) -> None:
+    if not _is_part_of_step(optimizer):
+        _probe.before_step(optimizer)
+
+
+def _end_step(optimizer) -> None:
+    if not _is_part_of_step(optimizer):
+        _probe.after_step(optimizer)
+
+
+def _is_part_of_step(optimizer) -> bool:
+    """An optimizer may leave its step to others that have some of its parameters: ZeroRedundancyOptimizer does."""
+    own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    step = sys._getframe(3)  # torch's wrapper of step(), whose hook calls a lambda, and that the caller of this
+    outer = step.f_back
+    while outer is not None:
+        if outer.f_code is step.f_code:
+            other = outer.f_locals.get("self")
+            groups = () if other is None or other is optimizer else other.param_groups
+            if any(id(p) in own for group in groups for p in group["params"]):
+                return True
+        outer = outer.f_back
+    return False
 
 
 def _watch_scaler(scaler_type) -> None:

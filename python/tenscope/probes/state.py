@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from tenscope._core import GRADIENT_SUFFIX, sample
+from tenscope.probes.flat_parameters import Pieces
 from tenscope.probes.hooks import Probe
 from tenscope.probes.modules import ModuleInfo, Root
 
@@ -30,6 +31,7 @@ class State:
         self._stamps: dict[tuple[str, str], tuple] = {}
         self._prints: dict[tuple[str, str], object] = {}
         self._grad_prints: dict[tuple[str, str], object] = {}
+        self._pieces: dict[str, Pieces] = {}  # by root
 
     def record_changed(self, root: Root, buffers: bool = True) -> None:
         """Parameters and buffers that are new or were written to since they were last seen."""
@@ -57,7 +59,8 @@ class State:
             grad = parameter.grad if returned is None else returned.get(id(parameter))
             if grad is not None:
                 self._grad_prints[root.label, info.prefix + name] = self._probe.fingerprint(grad)
-                self._record(info, f"{name}{GRADIENT_SUFFIX}", grad, "grad", "backward", call=backward, step=step)
+                what = f"{name}{GRADIENT_SUFFIX}"
+                self._record(info, what, grad, "grad", "backward", of=parameter, call=backward, step=step)
 
     def record_changed_grads(self, root: Root, backward: int, step: int) -> None:
         """When an optimizer's step begins: those that are others than after backward()."""
@@ -68,9 +71,8 @@ class State:
             print_ = self._probe.fingerprint(parameter.grad)
             if print_ != self._grad_prints[key]:
                 self._grad_prints[key] = print_
-                self._record(
-                    info, f"{name}{GRADIENT_SUFFIX}", parameter.grad, "grad", "optimizer", call=backward, step=step
-                )
+                what, where = f"{name}{GRADIENT_SUFFIX}", {"call": backward, "step": step}
+                self._record(info, what, parameter.grad, "grad", "optimizer", of=parameter, **where)
 
     def _is_new(self, info: ModuleInfo, name: str, tensor: torch.Tensor) -> bool:
         key = (info.root.label, info.prefix + name)
@@ -85,8 +87,13 @@ class State:
         if self.compare_content and tensor.device.type == "cpu":
             self._prints[key] = self._probe.fingerprint(tensor)
 
-    def _record(self, info: ModuleInfo, name: str, tensor: torch.Tensor, io: str, phase: str, **where) -> None:
+    def _record(self, info: ModuleInfo, name: str, tensor: torch.Tensor, io: str, phase: str, of=None, **where) -> None:
         if info.wanted:
+            pieces = self._pieces.get(info.root.label)
+            if pieces is None:
+                pieces = self._pieces[info.root.label] = Pieces(info.root)
+            if meta := pieces.meta_of(tensor if of is None else of, tensor):
+                where["meta"] = meta
             self._probe.record(
                 f"{info.prefix}{name}",
                 tensor.detach(),
