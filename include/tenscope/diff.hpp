@@ -235,8 +235,10 @@ std::string_view to_string(DiffSource source) noexcept;  // "unknown", "same", "
 
 // The code of a blamed module in both runs: as the runs keep it, whatever has become of the files since.
 struct DiffCode {
-  std::string class_a, class_b;  // "package.module:Outer.Name"; empty: not recorded
-  std::string site_a, site_b;    // where its forward begins, "model.py:21"; empty: not known
+  std::string class_a, class_b;                     // "package.module:Outer.Name"; empty: not recorded
+  std::string site_a, site_b;                       // where its forward begins, "model.py:21"; empty: not known
+  std::vector<std::string> wrappers_a, wrappers_b;  // where functions around it begin, the outermost first
+  bool is_forward_elsewhere = false;                // of its class in one run, from another place in the other
   DiffSource source = DiffSource::Unknown;
   std::string why_unknown;
   std::vector<std::string> lines;      // the changes as `diff -u` has them, with the numbers of the files' lines

@@ -57,7 +57,7 @@ class TreeBuilder {
     if (item.cls != 0 && module.cls == 0) module.cls = item.cls;
     if (item.kind == EventKind::Enter) module.is_called = true;
     if (item.kind == EventKind::Enter && module.site == 0) module.site = item.site;
-    if (item.kind == EventKind::Enter && item.text != 0 && module.description == 0) set_description(module, item);
+    if (item.kind == EventKind::Enter && item.text != 0) set_description(module, item);
     if (item.kind == EventKind::Enter) module.order = std::min<std::uint64_t>(module.order, position_++);
     if (!item.is_tensor()) return;
     if (item.phase == Phase::Init) {
@@ -81,6 +81,8 @@ class TreeBuilder {
     const std::string_view json = interner_.text(item.text);
     simdjson::dom::object object;
     if (parser_.parse(json.data(), json.size()).get(object) != simdjson::SUCCESS) return;
+    add_forward(module, item, object);
+    if (module.description != 0) return;
     module.description = item.text;
     simdjson::dom::array names;
     if (object["arguments"].get(names) == simdjson::SUCCESS) {
@@ -91,8 +93,27 @@ class TreeBuilder {
     }
     std::string_view file;
     if (object["class_file"].get(file) == simdjson::SUCCESS) module.class_source = source_of(file);
-    const std::string_view site = interner_.text(item.site);
-    module.forward_source = source_of(site.substr(0, site.rfind(':')));
+  }
+
+  // Told at the first call, and where it is another than before. Other processes' come later.
+  void add_forward(ModuleNode& module, const Item& item, simdjson::dom::object meta) {
+    if (!module.forwards.empty() && item.call <= module.forwards.back().call) return;
+    ForwardOfModule& forward = module.forwards.emplace_back();
+    forward.call = item.call;
+    forward.function = function_at(interner_.text(item.site));
+    simdjson::dom::array wrappers;
+    if (meta["wrappers"].get(wrappers) == simdjson::SUCCESS) {
+      for (const auto one : wrappers) {
+        std::string_view site;
+        if (one.get(site) == simdjson::SUCCESS) forward.wrappers.push_back(function_at(site));
+      }
+    }
+    std::string_view name;
+    if (meta["without_source"].get(name) == simdjson::SUCCESS) forward.without_source = interner_.text(name);
+  }
+
+  SourceOfFunction function_at(std::string_view site) {
+    return {.site = interner_.text(site), .file = source_of(site.substr(0, site.rfind(':')))};
   }
 
   void add_source(std::string_view meta) {

@@ -155,10 +155,14 @@ class ResultMaker {
     const ModuleNode &a = alignment_.tree_a.nodes[static_cast<std::size_t>(node)],
                      &b = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)];
     if (a.cls == 0 || b.cls == 0) return std::nullopt;
-    DiffCode code = describe_.code(code_of(alignment_.tree_a, a, interner_), code_of(alignment_.tree_b, b, interner_));
     const LanePair& lane = alignment_.lanes[origin.lane];
+    const Item *call_a = last_call(*lane.a, origin.seen.a, a), *call_b = last_call(*lane.b, origin.seen.b, b);
+    const auto number = [](const Item* call) { return call != nullptr ? call->call : 0; };
+    DiffCode code = describe_.code(code_of(alignment_.tree_a, a, number(call_a), interner_),
+                                   code_of(alignment_.tree_b, b, number(call_b), interner_));
     code.attributes = compare_attributes(a, b, interner_);
-    const int mode_a = mode(*lane.a, origin.seen.a, a), mode_b = mode(*lane.b, origin.seen.b, b);
+    const auto mode = [](const Item* call) { return call != nullptr ? static_cast<int>(call->integer) : -1; };
+    const int mode_a = mode(call_a), mode_b = mode(call_b);
     if (mode_a >= 0 && mode_b >= 0 && mode_a != mode_b) {
       const auto word = [](int mode) { return std::string(mode == 1 ? "true" : "false"); };
       code.attributes.push_back({std::string(interner_.text(a.root)), a.path, "training", word(mode_a), word(mode_b)});
@@ -167,14 +171,14 @@ class ResultMaker {
     return code;
   }
 
-  // Whether the last call of a module up to an item was in training; -1: not known.
-  int mode(const Lane& lane, std::int64_t until, const ModuleNode& node) const {
+  // The last call of a module up to an item, which knows whether it is in training; null: there is none.
+  const Item* last_call(const Lane& lane, std::int64_t until, const ModuleNode& node) const {
     for (auto i = until; i >= 0; --i) {
       const Item& item = lane.items[static_cast<std::size_t>(i)];
       if (item.kind == EventKind::Enter && item.root == node.root && interner_.text(item.scope) == node.path)
-        return static_cast<int>(item.integer);
+        return &item;
     }
-    return -1;
+    return nullptr;
   }
 
   // What the optimizer made of a parameter in each run.

@@ -26,6 +26,7 @@ from tenscope.errors import Divergence
 from tenscope.probes import grads
 from tenscope.probes.build import Builder, autocast_in_force, form_of
 from tenscope.probes.describe import describe
+from tenscope.probes.forward import forward_of
 from tenscope.probes.modules import ModuleInfo, Registry, class_of, forward_arguments
 from tenscope.probes.rehearsal import pipeline_stage, without_values
 from tenscope.recording import moments
@@ -224,8 +225,12 @@ class Probe:
 
     def _record_enter(self, frame: Frame, module, args) -> None:
         info = frame.info
+        if info.forward is not forward_of(module):
+            info.look_again(module)
         if not info.is_described and (sources := self.kept_sources()) is not None:
             sources.keep_class(class_of(module))
+            for code in info.forward_facts.codes:
+                sources.keep_code(code)
         kwargs = sys._getframe(3).f_locals.get("kwargs")
         self.record(
             info.path,
@@ -459,6 +464,10 @@ def enter_meta(info: ModuleInfo, module, given: dict | int, builder: Builder) ->
     if not info.is_described:
         info.is_described = True
         meta["arguments"] = forward_arguments(module)
+        if info.forward_facts.wrappers:
+            meta["wrappers"] = info.forward_facts.wrappers
+        if info.forward_facts.without_source:
+            meta["without_source"] = info.forward_facts.without_source
         meta.update(describe(module, class_of(module), info.root.told))
         meta["build"] = builder.describe(module, info)
     return json.dumps(meta)
