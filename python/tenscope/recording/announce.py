@@ -21,8 +21,8 @@ def begin(folder: Path) -> None:
         say(f"recording into {shown_path(folder)}")
 
 
-def end(folder: Path, events: int, spent_ns: int) -> None:
-    """How much was recorded, what it cost, and what to type next. `events` and `spent_ns` are those of this process."""
+def end(folder: Path, events: int, dropped: int, spent_ns: int) -> None:
+    """How much was recorded and lost, what it cost, and what to type next. The numbers are those of this process."""
     if is_quiet() or not folder.is_dir():
         return
     writers = [entry for entry in folder.iterdir() if entry.is_dir() and entry.name.startswith("rank-")]
@@ -35,7 +35,8 @@ def end(folder: Path, events: int, spent_ns: int) -> None:
         with contextlib.suppress(OSError):
             size += path.stat().st_size if path.is_file() else 0
     shown = shlex.quote(shown_path(folder))
-    say(f"recorded {events:,} {whose}, {size_text(size)}, in {_time(spent_ns)}; next: tenscope ls {shown}")
+    lost = f", {dropped:,} lost" if dropped else ""
+    say(f"recorded {events:,} {whose}{lost}, {size_text(size)}, in {_time(spent_ns)}; next: tenscope ls {shown}")
 
 
 def _time(elapsed_ns: int) -> str:
