@@ -336,6 +336,8 @@ struct DiffNote {
     OtherLayout,      // the runs are laid out differently: `a` against `b`; tensors were put together of their parts
     NotAssembled,     // of `count` tensors, `subject` the first, the parts could not be put together
     HiddenByNoise,    // at `count` places, `subject` the first, noise is nearly as large as the values
+    OnlyDescribed,    // `count` values, `subject` the first, are in both runs as a text that describes them,
+                      // "<Tokenizer>"
     RoughAlignment,   // sequences too long to be aligned exactly were aligned in slices
   };
   Kind kind{};

@@ -449,6 +449,9 @@ void add_notes(const Findings& findings, const Alignment& alignment, const Inter
   if (!alignment.content_pairs.empty())
     notes.push_back({.kind = DiffNote::Kind::ByContent, .count = alignment.content_pairs.size()});
   note_hidden_by_noise(findings, alignment, interner, notes);
+  if (findings.descriptions > 0)
+    notes.push_back(
+        {.kind = DiffNote::Kind::OnlyDescribed, .subject = findings.first_description, .count = findings.descriptions});
   note_other_classes(alignment, interner, notes);
   if (findings.dtype_change) note_dtype_change(*findings.dtype_change, alignment, interner, notes);
   if (findings.other_draws > 0) notes.push_back({.kind = DiffNote::Kind::OtherDraws, .count = findings.other_draws});
@@ -477,8 +480,8 @@ void tell_pairs(const Findings& findings, const Alignment& alignment, const Meas
       const Item& y = pair.b->items[static_cast<std::size_t>(pair.to_b[i])];
       DiffPair told{.a = x.event, .b = y.event, .verdict = findings.pairs[lane][i], .error = kNan};
       if (is_same_value(x, y)) {
-        told.verdict = PairVerdict::Equal;
-        told.error = 0;
+        told.verdict = x.is_description ? PairVerdict::Unknown : PairVerdict::Equal;
+        told.error = x.is_description ? kNan : 0;
       } else if (measures.estimate) {
         const PairError error = measures.estimate(x, y);
         if (error.is_comparable && !error.is_lower_bound && !error.has_other_finite) told.error = error.rel_l2;

@@ -125,7 +125,9 @@ std::string to_text(const TensorDiff& diff, int indent) {
   if (diff.worst) line("worst", pair_text(*diff.worst));
   line("abs error", fmt::format("max {}, mean {}", number(diff.max_abs), number(diff.mean_abs)));
   line("rel error", fmt::format("max {}, mean {}", number(diff.max_rel), number(diff.mean_rel)));
-  line("as vectors", fmt::format("cosine {:.9g}, relative L2 {}", diff.cosine, number(diff.relative_l2)));
+  line("as vectors",
+       fmt::format("cosine {}, relative L2 {}", std::isnan(diff.cosine) ? "none" : fmt::format("{:.9g}", diff.cosine),
+                   number(diff.relative_l2)));
   if (diff.ulps) {
     line("ULP", fmt::format("max {}, median {}, p90 {}, p99 {}", diff.ulps->max, diff.ulps->median, diff.ulps->p90,
                             diff.ulps->p99));
