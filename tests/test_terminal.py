@@ -413,6 +413,26 @@ def test_the_recorder_says_where_and_how_much(tmp_path):
     assert b"recorded" not in quiet.stderr
 
 
+@pytest.mark.parametrize("launcher", [[], ["-m", "tenscope.run", "--name", "r"]])
+def test_the_recorder_says_what_was_lost(tmp_path, launcher):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import resource, tenscope\ntenscope.init('runs', name='r')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))\n"
+        "for i in range(3): tenscope.record('x', bytes(200_000))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+    )
+    told = subprocess.run(
+        [sys.executable, *launcher, script],
+        cwd=tmp_path,
+        env=os.environ | {"TENSCOPE_QUIET": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr.splitlines()
+    assert ", 3 lost, " in next(line for line in told if line.startswith("tenscope: recorded "))
+
+
 def test_repro_straight_after_a_run_finds_nothing(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

@@ -31,8 +31,9 @@ venv=$build/venv
 [ -x "$venv/bin/python" ] || "$(readlink -f "$python")" -m venv --without-pip "$venv"
 site=$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')
 "$python" -c 'import sys; print("\n".join(p for p in sys.path if p.endswith("site-packages")))' > "$site/packages.pth"
-rm -rf "$site/tenscope"
+rm -rf "$site/tenscope" "$site/tenscope_pytest"
 mkdir "$site/tenscope"
+ln -s "$PWD/python/tenscope_pytest" "$site/"
 ln -s "$PWD"/python/tenscope/* "$build"/python/_core.*.so "$site/tenscope/"
 [ ! -e .venv/bin/tenscope ] || ln -sf "$PWD/.venv/bin/tenscope" "$venv/bin/tenscope"  # the program itself is tested in C++
 

@@ -236,8 +236,10 @@ std::string_view to_string(DiffSource source) noexcept;  // "unknown", "same", "
 
 // The code of a blamed module in both runs: as the runs keep it, whatever has become of the files since.
 struct DiffCode {
-  std::string class_a, class_b;  // "package.module:Outer.Name"; empty: not recorded
-  std::string site_a, site_b;    // where its forward begins, "model.py:21"; empty: not known
+  std::string class_a, class_b;                     // "package.module:Outer.Name"; empty: not recorded
+  std::string site_a, site_b;                       // where its forward begins, "model.py:21"; empty: not known
+  std::vector<std::string> wrappers_a, wrappers_b;  // where functions around it begin, the outermost first
+  bool is_forward_elsewhere = false;                // of its class in one run, from another place in the other
   DiffSource source = DiffSource::Unknown;
   std::string why_unknown;
   std::vector<std::string> lines;      // the changes as `diff -u` has them, with the numbers of the files' lines
@@ -335,6 +337,8 @@ struct DiffNote {
     OtherLayout,      // the runs are laid out differently: `a` against `b`; tensors were put together of their parts
     NotAssembled,     // of `count` tensors, `subject` the first, the parts could not be put together
     HiddenByNoise,    // at `count` places, `subject` the first, noise is nearly as large as the values
+    OnlyDescribed,    // `count` values, `subject` the first, are in both runs as a text that describes them,
+                      // "<Tokenizer>"
     RoughAlignment,   // sequences too long to be aligned exactly were aligned in slices
   };
   Kind kind{};

@@ -55,7 +55,7 @@ std::string range_text(const std::set<int>& numbers) {
     text += fmt::format("{}{}", text.empty() ? "" : ",", first);
     if (last > first) text += fmt::format("{}{}", last == first + 1 ? "," : "-", last);
   }
-  return "[" + text + "]";
+  return fmt::format("[{}]", text);
 }
 
 // What the members of a row have in common, beside their names.
@@ -88,7 +88,7 @@ std::vector<Folded> folded(std::vector<Folded> rows, std::size_t nth) {
       if (!is_number(part)) break;
       places[i] = at;
       std::vector<std::string> pattern = rows[i].parts;
-      pattern[at] = "*";
+      pattern[at].assign(1, '*');
       groups[{std::move(pattern), rows[i].kind, rows[i].order}].push_back(i);
       break;
     }

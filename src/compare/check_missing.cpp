@@ -34,6 +34,13 @@ void find_missing(const Reader& reader, CheckReport& report) {
                                          damage.front().offset, damage.front().file.string()));
   for (const Loss& loss : store::folded_losses(reader))
     (loss.is_limit ? report.notes : report.missing).push_back(to_string(loss));
+  std::set<std::string> exceptions;
+  for (const EventId id : reader.find({.name = std::string(kExceptionNote), .kind = EventKind::Note})) {
+    const Event event = reader.event(id);
+    if (const auto* text = std::get_if<std::string>(&event.value)) exceptions.insert(*text);
+  }
+  for (const std::string& exception : exceptions)
+    report.notes.push_back(fmt::format("the program ended by {}", exception));
   std::set<std::string> unseen;
   for (const EventId id : reader.find({.name = std::string(kNotSeenNote), .kind = EventKind::Note})) {
     const Event event = reader.event(id);

@@ -142,7 +142,7 @@ Judged LaneState::judge(const Observation& o, const Trust& inputs, Stage stage, 
   if (o.is_on_both_sides() && pair.to_b[static_cast<std::size_t>(o.a)] == o.b)
     findings_.pairs[lane][static_cast<std::size_t>(o.a)] = pair_verdict(judged.verdict);
   const Item& item = item_of(o);
-  if (o.is_on_both_sides() && is_result(item)) ++findings_.compared_results;
+  if (o.is_on_both_sides() && is_result(item) && !item.is_description) ++findings_.compared_results;
   const int node = node_of(o);
   if (node < 0) return judged;
   ModuleVerdict& module = findings_.modules[static_cast<std::size_t>(node)];
@@ -174,6 +174,12 @@ Judged LaneState::judge_pair(const Observation& o, const Trust& trust, Stage sta
     return beyond_noise(kNotMeasured);
   }
   const Item &x = a[static_cast<std::size_t>(o.a)], &y = b[static_cast<std::size_t>(o.b)];
+  if (is_same_value(x, y) && x.is_description) {  // of what, is not known
+    --findings_.compared;
+    ++findings_.descriptions;
+    if (findings_.first_description.empty()) findings_.first_description = text(x.name);
+    return {};
+  }
   if (is_same_value(x, y)) {
     ++findings_.bit_equal;
     if (x.is_tensor()) last_agreeing = o.a;

@@ -12,10 +12,11 @@ namespace tenscope::compare {
 
 // How far two values are apart. The elements are compared by kernels::distance, as files are.
 struct PairError {
-  bool is_comparable = true;      // false: other shapes, texts, a tensor against a number
-  bool is_lower_bound = false;    // from statistics alone: the true difference is at least this
-  bool is_estimate = false;       // from sketches
-  bool has_other_finite = false;  // a NaN or infinity on one side only
+  bool is_comparable = true;        // false: other shapes, texts, a tensor against a number
+  bool is_lower_bound = false;      // from statistics alone: the true difference is at least this
+  bool is_estimate = false;         // from sketches
+  bool has_other_finite = false;    // a NaN or infinity on one side only
+  bool may_hide_nonfinite = false;  // of an estimate: NaN or infinities may be elsewhere in the other
   std::int64_t count = 0;
   std::int64_t differing = 0;          // 0: the values are equal, though perhaps of another dtype
   double max_abs = 0;                  // largest |b - a|

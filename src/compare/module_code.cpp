@@ -121,13 +121,24 @@ std::string short_file(const std::string& file) {
 
 }  // namespace
 
-CodeOfModule code_of(const ModuleTree& tree, const ModuleNode& node, const Interner& interner) {
+CodeOfModule code_of(const ModuleTree& tree, const ModuleNode& node, std::int64_t call, const Interner& interner) {
   CodeOfModule code{.cls = std::string(interner.text(node.cls)),
                     .class_path = {},
-                    .site = std::string(interner.text(node.site)),
                     .class_file = kept_file(node.class_source, interner),
-                    .forward_file = kept_file(node.forward_source, interner),
+                    .forward = {.site = std::string(interner.text(node.site)), .file = {}},
+                    .wrappers = {},
+                    .without_source = {},
                     .has_sources = tree.has_sources};
+  const auto function = [&](const SourceOfFunction& one) {
+    return CodeOfFunction{std::string(interner.text(one.site)), kept_file(one.file, interner)};
+  };
+  const auto later = std::ranges::upper_bound(node.forwards, call, {}, &ForwardOfModule::call);
+  if (!node.forwards.empty()) {
+    const ForwardOfModule& forward = later == node.forwards.begin() ? *later : *std::prev(later);
+    code.forward = function(forward.function);
+    std::ranges::transform(forward.wrappers, std::back_inserter(code.wrappers), function);
+    code.without_source = interner.text(forward.without_source);
+  }
   simdjson::dom::parser parser;
   std::string_view path;
   if (node.description != 0 && parser.parse(simdjson::padded_string(interner.text(node.description)))["class_path"].get(
@@ -136,20 +147,38 @@ CodeOfModule code_of(const ModuleTree& tree, const ModuleNode& node, const Inter
   return code;
 }
 
-// A class in the text that a run keeps of its file; where its forward is not in it, what it is in: the class that it is
-// inherited from, or a function that was put there.
+// A part of a text that a run keeps.
+struct CodeComparison::Part {
+  const PythonSource* source = nullptr;
+  const Definition* definition = nullptr;  // as far as it is compared: a class, or an outermost function
+  const Definition* function = nullptr;    // the function itself; null: the text has none there
+  std::string file;
+  std::shared_ptr<const Definition> statement;  // where it is in no definition, but in a lambda
+
+  bool is_there() const { return definition != nullptr; }
+};
+
+// A class in the text that a run keeps of its file, and what runs as its forward: a method of it, else what that is in:
+// the class that it is inherited from, or a function that was put there.
 struct CodeComparison::Found {
-  const PythonSource *of_class = nullptr, *of_forward = nullptr;
-  const Definition *definition = nullptr, *forward = nullptr;
+  Part cls, forward;
+  bool is_forward_in_class = false;
+  std::vector<Part> wrappers;
   std::string site;
   std::string trouble;  // not empty: it is not known
 };
 
-const PythonSource* CodeComparison::source(int run, const std::string& fingerprint, std::string& trouble) {
-  auto& known = sources_[fingerprint];
+const PythonSource* CodeComparison::source(int run, const KeptFile& file, std::string_view what, std::string& trouble) {
+  if (file.fingerprint.empty()) {
+    trouble =
+        fmt::format("the {} run does not keep {}{}{}", run_name(run), file.file.empty() ? "the source" : file.file,
+                    what, file.left_out.empty() ? "" : ": " + file.left_out);
+    return nullptr;
+  }
+  auto& known = sources_[file.fingerprint];
   if (!known) {
     try {
-      known = std::make_unique<PythonSource>(text_(run, fingerprint));
+      known = std::make_unique<PythonSource>(text_(run, file.fingerprint));
     } catch (const Error& error) {
       trouble = error.what();
     }
@@ -158,84 +187,141 @@ const PythonSource* CodeComparison::source(int run, const std::string& fingerpri
 }
 
 CodeComparison::Found CodeComparison::find(int run, const CodeOfModule& code) {
-  Found found{.site = code.site};
+  Found found{.cls = {}, .forward = {}, .wrappers = {}, .site = code.forward.site, .trouble = {}};
   const KeptFile& file = code.class_file;
-  const auto line = line_of(code.site);
-  const bool is_one_file = code.forward_file.file == file.file;
-  if (!code.has_sources) {
+  const auto line = line_of(code.forward.site);
+  const bool is_one_file = code.forward.file.file == file.file;
+  if (!code.has_sources)
     found.trouble = fmt::format("the {} run keeps no sources", run_name(run));
-  } else if (!file.left_out.empty()) {
-    found.trouble = fmt::format("the {} run does not keep {}: {}", run_name(run), file.file, file.left_out);
-  } else if (file.fingerprint.empty()) {
+  else if (!code.without_source.empty())
+    found.trouble =
+        fmt::format("its forward runs {} in the {} run, which has no source", code.without_source, run_name(run));
+  else if (file.fingerprint.empty() && file.left_out.empty())
     found.trouble = fmt::format("the {} run does not keep the source of {}", run_name(run), code.cls);
-  } else {
-    found.of_class = source(run, file.fingerprint, found.trouble);
-    if (found.of_class == nullptr) return found;
-    found.definition = found.of_class->find_class(qualified_name(code), is_one_file ? line : std::nullopt);
-    if (found.definition == nullptr)
-      found.trouble = fmt::format("the class {} was not found in what the {} run keeps of {}", qualified_name(code),
-                                  run_name(run), file.file);
+  if (!found.trouble.empty()) return found;
+  found.cls.source = source(run, file, "", found.trouble);
+  if (found.cls.source == nullptr) return found;
+  found.cls.file = file.file;
+  found.cls.definition = found.cls.source->find_class(qualified_name(code), is_one_file ? line : std::nullopt);
+  if (!found.cls.is_there()) {
+    found.trouble = fmt::format("the class {} was not found in what the {} run keeps of {}", qualified_name(code),
+                                run_name(run), file.file);
+    return found;
   }
-  if (found.definition == nullptr) return found;
+  const Definition& cls = *found.cls.definition;
+  found.is_forward_in_class = !line || (is_one_file && cls.contains(*line));
   if (!line) {
-    const Definition* forward = found.of_class->find(found.definition->name + ".forward");
-    found.site = fmt::format("{}:{}", file.file, (forward != nullptr ? forward : found.definition)->line + 1);
-  } else if (!is_one_file || !found.definition->contains(*line)) {
-    find_forward(run, code, *line, found);
+    found.forward = found.cls;
+    found.forward.function = found.cls.source->find(cls.name + ".forward");
+    found.site = fmt::format("{}:{}", file.file, (found.forward.function ? *found.forward.function : cls).line + 1);
+  } else {
+    found.forward = find_function(run, code.forward, ", which its forward is in", found.trouble);
   }
+  for (const CodeOfFunction& wrapper : code.wrappers)
+    if (found.trouble.empty())
+      found.wrappers.push_back(
+          find_function(run, wrapper, ", of which a function is wrapped around its forward", found.trouble));
   return found;
 }
 
-void CodeComparison::find_forward(int run, const CodeOfModule& code, std::size_t line, Found& found) {
-  const KeptFile& file = code.forward_file;
-  if (file.fingerprint.empty()) {
-    found.trouble = fmt::format("the {} run does not keep {}, which its forward is in{}", run_name(run), file.file,
-                                file.left_out.empty() ? "" : ": " + file.left_out);
-    return;
+CodeComparison::Part CodeComparison::find_function(int run, const CodeOfFunction& function, std::string_view what,
+                                                   std::string& trouble) {
+  Part part{.source = source(run, function.file, what, trouble), .file = function.file.file};
+  if (part.source == nullptr) return part;
+  const std::size_t line = line_of(function.site).value_or(0);
+  part.definition = part.source->around(line);
+  part.function = part.source->function_at(line);
+  if (!part.is_there() && line < part.source->lines().size() &&
+      part.source->lines()[line].find("lambda") != std::string_view::npos) {
+    part.statement = std::make_shared<const Definition>(part.source->statement_at(line));
+    part.definition = part.function = part.statement.get();
   }
-  found.of_forward = source(run, file.fingerprint, found.trouble);
-  if (found.of_forward == nullptr) return;
-  found.forward = found.of_forward->around(line);
-  if (found.forward == nullptr) {
-    found.of_forward = nullptr;
-    found.trouble = fmt::format("its forward was not found in what the {} run keeps of {}", run_name(run), file.file);
-  }
+  if (!part.is_there())
+    trouble = fmt::format("its forward was not found in what the {} run keeps of {}", run_name(run), part.file);
+  return part;
 }
+
+namespace {
+
+// The lines of a definition, as far to the left as they go.
+std::vector<std::string_view> outdented(std::vector<std::string_view> lines) {
+  const auto indent = [](std::string_view line) { return line.find_first_not_of(" \t"); };
+  std::size_t common = std::string_view::npos;
+  for (const std::string_view line : lines) common = std::min(common, indent(line));
+  for (std::string_view& line : lines) line.remove_prefix(std::min(common, line.size()));
+  return lines;
+}
+
+std::vector<std::string> sites_of(const std::vector<CodeOfFunction>& functions) {
+  std::vector<std::string> sites;
+  for (const CodeOfFunction& one : functions) sites.push_back(one.site);
+  return sites;
+}
+
+}  // namespace
 
 DiffCode CodeComparison::compare(const CodeOfModule& a, const CodeOfModule& b) {
   const Found x = find(0, a), y = find(1, b);
-  DiffCode code{.class_a = a.class_path, .class_b = b.class_path, .site_a = x.site, .site_b = y.site};
+  DiffCode code{.class_a = a.class_path,
+                .class_b = b.class_path,
+                .site_a = x.site,
+                .site_b = y.site,
+                .wrappers_a = sites_of(a.wrappers),
+                .wrappers_b = sites_of(b.wrappers)};
   if (!x.trouble.empty() || !y.trouble.empty()) {
     const bool has_none = !a.has_sources && !b.has_sources;
     code.why_unknown = has_none ? "neither run keeps sources" : !x.trouble.empty() ? x.trouble : y.trouble;
     return code;
   }
   code.source = DiffSource::Same;
-  const auto add = [&](const Definition& first, const PythonSource& of_first, const std::string& file_a,
-                       const Definition& second, const PythonSource& of_second, const std::string& file_b) {
-    const auto lines_a = of_first.lines_of(first), lines_b = of_second.lines_of(second);
-    const LineDiff diff = diff_lines(lines_a, lines_b, {.first_a = first.begin, .first_b = second.begin});
+  const auto add = [&](const Part& first, const Definition* of_first, const Part& second, const Definition* of_second) {
+    if ((of_first == nullptr && of_second == nullptr) || code.source == DiffSource::Another) return;
+    const auto lines = [](const Part& part, const Definition* of) {
+      return of != nullptr ? part.source->lines_of(*of) : std::vector<std::string_view>();
+    };
+    auto lines_a = lines(first, of_first), lines_b = lines(second, of_second);
+    if (code.is_forward_elsewhere) {
+      lines_a = outdented(std::move(lines_a));
+      lines_b = outdented(std::move(lines_b));
+    }
+    const auto begin = [](const Definition* of) { return of != nullptr ? of->begin : 0; };
+    const LineDiff diff = diff_lines(lines_a, lines_b, {.first_a = begin(of_first), .first_b = begin(of_second)});
     if (diff.lines.empty()) return;
-    const bool is_another = first.name != second.name && are_others(lines_a, lines_b, diff);
+    const bool is_another = of_first != nullptr && of_second != nullptr && of_first->is_class &&
+                            of_first->name != of_second->name && are_others(lines_a, lines_b, diff);
     code.source = is_another ? DiffSource::Another : DiffSource::Differs;
     code.removed += diff.removed;
     code.added += diff.added;
     if (is_another) return;
-    code.lines.push_back("--- " + short_file(file_a));
-    code.lines.push_back("+++ " + short_file(file_b));
+    code.lines.push_back("--- " + short_file(first.file));
+    code.lines.push_back("+++ " + short_file(second.file));
     code.lines.insert(code.lines.end(), diff.lines.begin(), diff.lines.end());
   };
-  add(*x.definition, *x.of_class, a.class_file.file, *y.definition, *y.of_class, b.class_file.file);
-  if (x.of_forward != nullptr && y.of_forward != nullptr && code.source != DiffSource::Another)
-    add(*x.forward, *x.of_forward, a.forward_file.file, *y.forward, *y.of_forward, b.forward_file.file);
+  add(x.cls, x.cls.definition, y.cls, y.cls.definition);
+  if (x.is_forward_in_class == y.is_forward_in_class) {
+    if (!x.is_forward_in_class) add(x.forward, x.forward.definition, y.forward, y.forward.definition);
+    // One text may have several functions that can be the forward.
+    if (code.source == DiffSource::Same) add(x.forward, x.forward.function, y.forward, y.forward.function);
+  } else if (code.source != DiffSource::Another) {
+    code.is_forward_elsewhere = true;
+    code.source = DiffSource::Differs;
+    add(x.forward, x.forward.function, y.forward, y.forward.function);
+  }
+  const std::size_t wrappers = std::min(x.wrappers.size(), y.wrappers.size());
+  if (x.wrappers.size() != y.wrappers.size() && code.source == DiffSource::Same) code.source = DiffSource::Differs;
+  for (std::size_t i = 0; i < wrappers; ++i) {  // from the forward outwards
+    const Part &of_x = x.wrappers[x.wrappers.size() - 1 - i], &of_y = y.wrappers[y.wrappers.size() - 1 - i];
+    add(of_x, of_x.definition, of_y, of_y.definition);
+  }
   if (code.lines.size() > kMostLines) {
     code.left_out = code.lines.size() - kMostLines;
     code.lines.resize(kMostLines);
   }
-  if (short_file(a.class_file.file) == short_file(b.class_file.file) && x.of_class != y.of_class) {
-    code.elsewhere = differing_definitions(*x.of_class, *y.of_class);
-    std::set<std::string> shown = {outermost(x.definition->name), outermost(y.definition->name)};
-    if (x.of_forward == x.of_class) shown.insert(outermost(x.forward->name));
+  if (short_file(a.class_file.file) == short_file(b.class_file.file) && x.cls.source != y.cls.source) {
+    code.elsewhere = differing_definitions(*x.cls.source, *y.cls.source);
+    std::set<std::string> shown = {outermost(x.cls.definition->name), outermost(y.cls.definition->name)};
+    if (x.forward.source == x.cls.source && x.forward.definition != nullptr)
+      shown.insert(outermost(x.forward.definition->name));
     std::erase_if(code.elsewhere, [&](const std::string& name) { return shown.contains(name); });
     if (code.elsewhere.size() > kMostElsewhere) code.elsewhere.resize(kMostElsewhere);
   }

@@ -22,15 +22,24 @@ struct KeptFile {
   std::string left_out;     // why
 };
 
+// A function that runs as a module's forward, or around it.
+struct CodeOfFunction {
+  std::string site;  // where it begins; empty: not recorded
+  KeptFile file;
+};
+
 // What a run knows of the code of a module.
 struct CodeOfModule {
   std::string cls;         // "Block"
   std::string class_path;  // "model:Block"; empty: not recorded
-  std::string site;        // of its forward; empty: not recorded
-  KeptFile class_file, forward_file;
-  bool has_sources = false;  // the run keeps some
+  KeptFile class_file;
+  CodeOfFunction forward;
+  std::vector<CodeOfFunction> wrappers;  // around the forward, the outermost first
+  std::string without_source;            // what runs there and has none, by its name; empty: nothing
+  bool has_sources = false;              // the run keeps some
 };
-CodeOfModule code_of(const ModuleTree& tree, const ModuleNode& node, const Interner& interner);
+// As of a call; forwards may be replaced.
+CodeOfModule code_of(const ModuleTree& tree, const ModuleNode& node, std::int64_t call, const Interner& interner);
 
 // Compares the sources that two runs keep. The text of a run (0, 1) is asked for once by its fingerprint; what that
 // throws is said. Not thread-safe.
@@ -42,10 +51,11 @@ class CodeComparison {
   DiffCode compare(const CodeOfModule& a, const CodeOfModule& b);
 
  private:
+  struct Part;
   struct Found;
-  const PythonSource* source(int run, const std::string& fingerprint, std::string& trouble);
+  const PythonSource* source(int run, const KeptFile& file, std::string_view what, std::string& trouble);
   Found find(int run, const CodeOfModule& code);
-  void find_forward(int run, const CodeOfModule& code, std::size_t line, Found& found);
+  Part find_function(int run, const CodeOfFunction& function, std::string_view what, std::string& trouble);
 
   Text text_;
   std::map<std::string, std::unique_ptr<PythonSource>> sources_;  // by fingerprint

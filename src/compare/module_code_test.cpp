@@ -33,9 +33,10 @@ class ModuleCode : public ::testing::Test {
     const KeptFile file{.file = "model.py", .fingerprint = fingerprint, .left_out = {}};
     return {.cls = "Net",
             .class_path = "model:Net",
-            .site = "model.py:2",
             .class_file = file,
-            .forward_file = file,
+            .forward = {"model.py:2", file},
+            .wrappers = {},
+            .without_source = {},
             .has_sources = true};
   }
 
@@ -96,8 +97,8 @@ TEST_F(ModuleCode, OtherClassesAreNotComparedLineByLine) {
   const auto code_of_class = [&](const std::string& name, const std::string& file, const std::string& text) {
     CodeOfModule code = net(name, text);
     code.class_path = "lib:" + name;
-    code.class_file.file = code.forward_file.file = file;
-    code.site.clear();
+    code.class_file.file = code.forward.file.file = file;
+    code.forward.site.clear();
     return code;
   };
   const std::string body = ":\n    # Text.\n\n    # More.\n    def forward(self, x):\n        return x\n";
@@ -120,17 +121,76 @@ TEST_F(ModuleCode, OtherClassesAreNotComparedLineByLine) {
 TEST_F(ModuleCode, AForwardThatIsNotKnownIsNotTheSame) {
   const CodeOfModule known = net("a", kModel);
   CodeOfModule cut = known, elsewhere = known;
-  cut.forward_file = {.file = "base.py", .fingerprint = {}, .left_out = "it is larger than 5 bytes"};
+  cut.forward.file = {.file = "base.py", .fingerprint = {}, .left_out = "it is larger than 5 bytes"};
   EXPECT_EQ(comparison_.compare(known, cut).why_unknown,
             "the second run does not keep base.py, which its forward is in: it is larger than 5 bytes");
-  elsewhere.site = "model.py:4";
+  elsewhere.forward.site = "model.py:4";
   EXPECT_EQ(comparison_.compare(elsewhere, known).why_unknown,
             "its forward was not found in what the first run keeps of model.py");
   // A function that was put there.
   CodeOfModule one = net("f", "def go(self, x):\n    return x\n" + std::string(kModel)),
                two = net("g", "def go(self, x):\n    return -x\n" + std::string(kModel));
-  one.site = two.site = "model.py:1";
+  one.forward.site = two.forward.site = "model.py:1";
   EXPECT_EQ(comparison_.compare(one, two).lines.back(), "+    return -x");
+}
+
+// A forward of the class in one run, and in the other one from another file, or another method.
+TEST_F(ModuleCode, AForwardFromAnotherPlaceIsNotTheSame) {
+  const std::string own =
+      "class Net:\n    def forward(self, x):\n        return x\n\n    def other(self, x):\n        return -x\n";
+  CodeOfModule as_written = net("a", own), replaced = as_written, method = as_written;
+  texts_["p"] = "def patched(self, x):\n    return -x\n\ndef forward(self, x):\n    return x\n";
+  replaced.forward = {"patch.py:1", {.file = "patch.py", .fingerprint = "p", .left_out = {}}};
+  const DiffCode code = comparison_.compare(as_written, replaced);
+  EXPECT_EQ(code.source, DiffSource::Differs);
+  EXPECT_TRUE(code.is_forward_elsewhere);
+  EXPECT_EQ(code.site_b, "patch.py:1");
+  EXPECT_EQ(code.lines, (std::vector<std::string>{"--- model.py", "+++ patch.py", "@@ -2,2 +1,2 @@",
+                                                  "-def forward(self, x):", "-    return x",
+                                                  "+def patched(self, x):", "+    return -x"}));
+  EXPECT_EQ(comparison_.compare(replaced, as_written).source, DiffSource::Differs);
+  EXPECT_EQ(comparison_.compare(replaced, replaced).source, DiffSource::Same);
+  replaced.forward.site = "patch.py:4";  // of the same lines
+  const DiffCode moved = comparison_.compare(as_written, replaced);
+  EXPECT_TRUE(moved.source == DiffSource::Differs && moved.is_forward_elsewhere && moved.lines.empty());
+  method.forward.site = "model.py:5";
+  const DiffCode other = comparison_.compare(as_written, method);
+  EXPECT_EQ(other.source, DiffSource::Differs);
+  EXPECT_EQ(other.lines.back(), "+        return -x");
+  replaced.without_source = "builtins.abs";
+  EXPECT_EQ(comparison_.compare(as_written, replaced).why_unknown,
+            "its forward runs builtins.abs in the second run, which has no source");
+}
+
+// A library's class, of whose forward no place is recorded, and which inherits it; a lambda in its place.
+TEST_F(ModuleCode, AForwardThatTheClassInheritsHasNoLinesToCompare) {
+  CodeOfModule library = net("a", kModel), replaced = library;
+  library.forward = {};
+  replaced.forward = {"patch.py:2", {.file = "patch.py", .fingerprint = "p", .left_out = {}}};
+  texts_["p"] = "import model\nmodel.Net.forward = lambda self, x: (\n    -x)\nprint(1)\n";
+  const DiffCode code = comparison_.compare(library, replaced);
+  EXPECT_TRUE(code.source == DiffSource::Differs && code.is_forward_elsewhere);
+  EXPECT_EQ(code.removed, 0U);
+  EXPECT_EQ(code.added, 2U);
+  EXPECT_EQ(code.lines.back(), "+    -x)");
+}
+
+TEST_F(ModuleCode, FunctionsAroundTheForwardAreCompared) {
+  const CodeOfModule bare = net("a", kModel);
+  texts_["d"] = "def twice(f):\n    def call(x):\n        return f(f(x))\n    return call\n";
+  texts_["e"] = "def twice(f):\n    def call(x):\n        return f(x)\n    return call\n";
+  const auto wrapped = [&](const std::string& fingerprint) {
+    CodeOfModule code = bare;
+    code.wrappers = {{"deco.py:2", {.file = "deco.py", .fingerprint = fingerprint, .left_out = {}}}};
+    return code;
+  };
+  EXPECT_EQ(comparison_.compare(wrapped("d"), wrapped("d")).source, DiffSource::Same);
+  EXPECT_EQ(comparison_.compare(wrapped("d"), wrapped("e")).lines.back(), "     return call");
+  const DiffCode one = comparison_.compare(bare, wrapped("d"));
+  EXPECT_EQ(one.source, DiffSource::Differs);
+  EXPECT_TRUE(one.lines.empty() && one.wrappers_a.empty());
+  EXPECT_EQ(one.wrappers_b, std::vector<std::string>{"deco.py:2"});
+  EXPECT_EQ(comparison_.compare(wrapped("d"), wrapped("")).source, DiffSource::Unknown);
 }
 
 TEST_F(ModuleCode, LongChangesAreCut) {

@@ -58,12 +58,7 @@ class TreeBuilder {
     if (item.cls != 0 && module.cls == 0) module.cls = item.cls;
     if (item.kind == EventKind::Enter) module.is_called = true;
     if (item.kind == EventKind::Enter && module.site == 0) module.site = item.site;
-    if (item.kind == EventKind::Enter && item.text != 0) {
-      if (module.description == 0 && set_description(module, item))
-        described_.insert(id);
-      else if (described_.contains(id))
-        module.changes.push_back({item.step, item.call, item.text});
-    }
+    if (item.kind == EventKind::Enter && item.text != 0) add_meta(id, module, item);
     if (item.kind == EventKind::Enter) module.order = std::min<std::uint64_t>(module.order, position_++);
     if (!item.is_tensor()) return;
     if (item.phase == Phase::Init) {
@@ -83,23 +78,47 @@ class TreeBuilder {
     }
   }
 
-  bool set_description(ModuleNode& module, const Item& item) {
+  // The first call's describes the module, and so does that of a call with another forward.
+  void add_meta(int id, ModuleNode& module, const Item& item) {
     const std::string_view json = interner_.text(item.text);
     simdjson::dom::object object;
-    if (parser_.parse(json.data(), json.size()).get(object) != simdjson::SUCCESS) return false;
-    module.description = item.text;
+    if (parser_.parse(json.data(), json.size()).get(object) != simdjson::SUCCESS) return;
     simdjson::dom::array names;
-    if (object["arguments"].get(names) == simdjson::SUCCESS) {
-      for (const auto name : names) {
-        std::string_view text;
-        if (name.get(text) == simdjson::SUCCESS) module.arguments.push_back(interner_.text(text));
-      }
+    const bool is_description = object["arguments"].get(names) == simdjson::SUCCESS;
+    if (is_description) add_forward(module, item, object);
+    if (module.description != 0 || !is_description) {
+      if (described_.contains(id)) module.changes.push_back({item.step, item.call, item.text});
+      return;
+    }
+    described_.insert(id);
+    module.description = item.text;
+    for (const auto name : names) {
+      std::string_view text;
+      if (name.get(text) == simdjson::SUCCESS) module.arguments.push_back(interner_.text(text));
     }
     std::string_view file;
     if (object["class_file"].get(file) == simdjson::SUCCESS) module.class_source = source_of(file);
-    const std::string_view site = interner_.text(item.site);
-    module.forward_source = source_of(site.substr(0, site.rfind(':')));
-    return true;
+  }
+
+  // Told at the first call, and where it is another than before. Other processes' come later.
+  void add_forward(ModuleNode& module, const Item& item, simdjson::dom::object meta) {
+    if (!module.forwards.empty() && item.call <= module.forwards.back().call) return;
+    ForwardOfModule& forward = module.forwards.emplace_back();
+    forward.call = item.call;
+    forward.function = function_at(interner_.text(item.site));
+    simdjson::dom::array wrappers;
+    if (meta["wrappers"].get(wrappers) == simdjson::SUCCESS) {
+      for (const auto one : wrappers) {
+        std::string_view site;
+        if (one.get(site) == simdjson::SUCCESS) forward.wrappers.push_back(function_at(site));
+      }
+    }
+    std::string_view name;
+    if (meta["without_source"].get(name) == simdjson::SUCCESS) forward.without_source = interner_.text(name);
+  }
+
+  SourceOfFunction function_at(std::string_view site) {
+    return {.site = interner_.text(site), .file = source_of(site.substr(0, site.rfind(':')))};
   }
 
   void add_source(std::string_view meta) {

@@ -26,23 +26,38 @@ struct AttributeChange {
   TextId meta = 0;  // of the call, as JSON: `changed` and `gone`
 };
 
+// A function that ran as a module's forward, or around it.
+struct SourceOfFunction {
+  TextId site = 0;  // where it begins; 0: not recorded
+  SourceOfModule file;
+};
+
+// What ran as a module's forward from one of its calls on.
+struct ForwardOfModule {
+  std::int64_t call = 0;
+  SourceOfFunction function;
+  std::vector<SourceOfFunction> wrappers;  // the outermost first
+  TextId without_source = 0;               // a function that has none, by its name; 0: all have one
+};
+
 // A module of a run, or a name on the way to one.
 struct ModuleNode {
   TextId root = 0;
   std::string path;
   TextId cls = 0;
-  TextId site = 0;                       // where the class' forward begins, where that was recorded
+  TextId site = 0;                       // where its forward begins, where that was recorded
   std::vector<TextId> arguments;         // of its forward, in their order, where that was recorded
   TextId description = 0;                // the meta of its first call, as JSON: class, attributes
   std::vector<AttributeChange> changes;  // in the process that this is of
-  SourceOfModule class_source, forward_source;
-  bool is_called = false;       // by itself: a compiled region calls nothing that can be seen
-  int parent = -1;              // -1: an outermost module
-  std::vector<int> children;    // in the order of their first call
-  std::uint64_t order = ~0ULL;  // of the first call in it, or below it
-  std::uint64_t structure = 0;  // class, parameters' names and shapes, and those of the modules below
-  std::uint64_t own = 0;        // its own parameters' and buffers' names and shapes; 0: it has none
-  std::uint64_t content = 0;    // the numbers of all parameters in it, whatever their names and order; 0: none
+  SourceOfModule class_source;
+  std::vector<ForwardOfModule> forwards;  // the first, and those that replaced it; empty: not recorded
+  bool is_called = false;                 // by itself: a compiled region calls nothing that can be seen
+  int parent = -1;                        // -1: an outermost module
+  std::vector<int> children;              // in the order of their first call
+  std::uint64_t order = ~0ULL;            // of the first call in it, or below it
+  std::uint64_t structure = 0;            // class, parameters' names and shapes, and those of the modules below
+  std::uint64_t own = 0;                  // its own parameters' and buffers' names and shapes; 0: it has none
+  std::uint64_t content = 0;  // the numbers of all parameters in it, whatever their names and order; 0: none
   std::vector<std::uint64_t> parameters;  // the numbers of each of its own
   std::uint64_t shapes = 0;               // of the first call's first input and first output
   bool hands_on = false;                  // the first call's first output is its first input

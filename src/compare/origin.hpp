@@ -71,6 +71,8 @@ struct Findings {
   std::size_t judged_by_profile = 0;            // that differ, and were judged by the measured noise of their place
   std::size_t hidden_by_noise = 0;              // of these, where noise is nearly as large as the values
   SeenValue first_hidden;
+  std::size_t descriptions = 0;  // equal texts that describe what could not be recorded: not compared
+  std::string first_description;
   std::size_t compared_results = 0;  // of these, outputs, losses and values recorded by hand
 };
 

@@ -63,7 +63,7 @@ Settings settings_in(const std::map<std::string, OfRank<std::string>>& of_ranks)
 bool is_counted(DiffNote::Kind kind) {
   using Kind = DiffNote::Kind;
   return kind == Kind::ByContent || kind == Kind::OtherDtype || kind == Kind::OtherDraws || kind == Kind::IdleInput ||
-         kind == Kind::HiddenByNoise;
+         kind == Kind::HiddenByNoise || kind == Kind::OnlyDescribed;
 }
 
 // What a reader should know first comes first.
@@ -91,6 +91,7 @@ std::pair<int, int> order_of(const DiffNote& note) {
       return {5, 0};
     case DiffNote::Kind::IdleInput:
     case DiffNote::Kind::HiddenByNoise:
+    case DiffNote::Kind::OnlyDescribed:
       return {6, 0};
     case DiffNote::Kind::OtherRanks:
       return {7, 0};
@@ -196,7 +197,10 @@ DiffVerdict verdict_of(const RunDiff& diff, bool are_weights_in_doubt) {
   if (diff.unknown > 0 || is_incomplete || are_weights_in_doubt) return DiffVerdict::Unknown;
   const bool has_missing_tensors =
       std::any_of(diff.unmatched.begin(), diff.unmatched.end(), [](const DiffUnmatched& u) { return !u.name.empty(); });
-  return diff.compared == diff.bit_equal && !has_missing_tensors ? DiffVerdict::Equal : DiffVerdict::Noise;
+  const bool has_descriptions =
+      std::ranges::any_of(diff.notes, [](const DiffNote& note) { return note.kind == DiffNote::Kind::OnlyDescribed; });
+  const bool is_all_equal = diff.compared == diff.bit_equal && !has_missing_tensors && !has_descriptions;
+  return is_all_equal ? DiffVerdict::Equal : DiffVerdict::Noise;
 }
 
 }  // namespace

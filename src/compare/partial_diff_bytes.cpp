@@ -13,7 +13,7 @@
 namespace tenscope::compare {
 namespace {
 
-constexpr std::string_view kFormat = "tenscope partial diff 4\n";
+constexpr std::string_view kFormat = "tenscope partial diff 5\n";
 
 template <class T, class U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
@@ -65,10 +65,10 @@ auto fields(Is<DiffAttribute> auto& one) {
 }
 
 auto fields(Is<DiffCode> auto& one) {
-  auto& [class_a, class_b, site_a, site_b, source, why_unknown, lines, left_out, removed, added, elsewhere,
-         attributes] = one;
-  return std::tie(class_a, class_b, site_a, site_b, source, why_unknown, lines, left_out, removed, added, elsewhere,
-                  attributes);
+  auto& [class_a, class_b, site_a, site_b, wrappers_a, wrappers_b, is_forward_elsewhere, source, why_unknown, lines,
+         left_out, removed, added, elsewhere, attributes] = one;
+  return std::tie(class_a, class_b, site_a, site_b, wrappers_a, wrappers_b, is_forward_elsewhere, source, why_unknown,
+                  lines, left_out, removed, added, elsewhere, attributes);
 }
 
 auto fields(Is<DiffOrigin> auto& one) {

@@ -177,6 +177,23 @@ const Definition* PythonSource::around(std::size_t line) const {
   return found;
 }
 
+Definition PythonSource::statement_at(std::size_t line) const {
+  Definition statement{.name = {}, .is_class = false, .begin = line, .line = line, .end = line};
+  Scanner scanner;
+  while (statement.end < lines_.size()) {
+    scanner.pass(lines_[statement.end++]);
+    if (!scanner.is_inside()) break;
+  }
+  return statement;
+}
+
+const Definition* PythonSource::function_at(std::size_t line) const {
+  const Definition* found = nullptr;
+  for (const Definition& one : definitions_)
+    if (one.contains(line) && !one.is_class) found = &one;
+  return found;
+}
+
 const Definition* PythonSource::find(std::string_view qualified) const {
   const auto found = std::ranges::find(definitions_, without_locals(qualified), &Definition::name);
   return found == definitions_.end() ? nullptr : &*found;

@@ -36,6 +36,10 @@ class PythonSource {
   // The innermost class that a line is in; where it is in none, the outermost function.
   const Definition* around(std::size_t line) const;
   const Definition* find(std::string_view qualified) const;
+  // What stands in a line, and in those that it goes on in: a lambda that is in no function.
+  Definition statement_at(std::size_t line) const;
+  // The innermost function that a line is in.
+  const Definition* function_at(std::size_t line) const;
 
  private:
   std::string text_;

@@ -107,6 +107,26 @@ TEST(PythonSource, OfTwoClassesOfOneNameTheOneWithTheLineIsMeant) {
   EXPECT_EQ(source.around(3), nullptr);
 }
 
+TEST(PythonSource, FindsTheFunctionThatALineIsIn) {
+  const PythonSource source(
+      "class A:\n"
+      "    def forward(self, x):\n"
+      "        def inner(y):\n"
+      "            return y\n"
+      "        return inner(x)\n"
+      "f = lambda x: (x +\n"
+      "               1)\n"
+      "g = 1\n");
+  EXPECT_EQ(source.function_at(1)->name, "A.forward");
+  EXPECT_EQ(source.function_at(3)->name, "A.forward.inner");
+  EXPECT_EQ(source.function_at(4)->name, "A.forward");
+  EXPECT_EQ(source.function_at(0), nullptr);
+  EXPECT_EQ(source.function_at(5), nullptr);
+  EXPECT_EQ(source.lines_of(source.statement_at(5)).size(), 2U);
+  EXPECT_EQ(source.lines_of(source.statement_at(7)).size(), 1U);
+  EXPECT_TRUE(source.lines_of(source.statement_at(8)).empty());
+}
+
 TEST(PythonSource, TextsThatAreNoPythonDoNoHarm) {
   for (const char* text : {"", "\n", "class", "class \n", "(((", "'''", "\"", "\\", "@", "@x\n", "def f(\nclass A:\n",
                            "\t\tclass A:\n  x\n", "class A:\r\n    x = 1\r\ny = 2\r\n", "}\n)\nclass A: pass"}) {

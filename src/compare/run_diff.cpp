@@ -158,13 +158,16 @@ class ResultMaker {
     const auto in_a = describe_.module ? describe_.module(0, a) : ModuleOfRun{&alignment_.tree_a, &a},
                in_b = describe_.module ? describe_.module(1, b) : ModuleOfRun{&alignment_.tree_b, &b};
     if (!in_a || !in_b) return std::nullopt;
-    DiffCode code =
-        describe_.code(code_of(*in_a->tree, *in_a->node, interner_), code_of(*in_b->tree, *in_b->node, interner_));
     const LanePair& lane = alignment_.lanes[origin.lane];
+    const Item *call_a = last_call(*lane.a, origin.seen.a, a), *call_b = last_call(*lane.b, origin.seen.b, b);
+    const auto number = [](const Item* call) { return call != nullptr ? call->call : 0; };
+    DiffCode code = describe_.code(code_of(*in_a->tree, *in_a->node, number(call_a), interner_),
+                                   code_of(*in_b->tree, *in_b->node, number(call_b), interner_));
     code.attributes = compare_attributes(*in_a->node, *in_b->node, interner_);
     for (DiffAttribute& one : code.attributes) one.root = interner_.text(a.root), one.module = a.path;
-    std::erase_if(code.attributes, [&](const DiffAttribute& one) { return begins_behind(one, lane, origin, a); });
-    const int mode_a = mode(*lane.a, origin.seen.a, a), mode_b = mode(*lane.b, origin.seen.b, b);
+    std::erase_if(code.attributes, [&](const DiffAttribute& one) { return begins_behind(one, call_a); });
+    const auto mode = [](const Item* call) { return call != nullptr ? static_cast<int>(call->integer) : -1; };
+    const int mode_a = mode(call_a), mode_b = mode(call_b);
     if (mode_a >= 0 && mode_b >= 0 && mode_a != mode_b) {
       const auto word = [](int mode) { return std::string(mode == 1 ? "true" : "false"); };
       code.attributes.push_back({std::string(interner_.text(a.root)), a.path, "training", word(mode_a), word(mode_b)});
@@ -174,31 +177,20 @@ class ResultMaker {
   }
 
   // Whether an attribute begins to differ too late to be the reason.
-  bool begins_behind(const DiffAttribute& one, const LanePair& lane, const Origin& origin, const ModuleNode& a) const {
-    if (one.step < 0) return false;
-    const auto [step, call] = last_call(*lane.a, origin.seen.a, a);
-    if (step < 0 || one.step != step) return step >= 0 && one.step > step;
-    return !describe_.module && one.call > call;  // other layouts count calls in another way
+  bool begins_behind(const DiffAttribute& one, const Item* call) const {
+    if (one.step < 0 || call == nullptr) return false;
+    if (one.step != call->step) return one.step > call->step;
+    return !describe_.module && one.call > call->call;  // other layouts count calls in another way
   }
 
-  // Step and number of the last call of a module up to an item; -1: not known.
-  std::pair<std::int64_t, std::int64_t> last_call(const Lane& lane, std::int64_t until, const ModuleNode& node) const {
+  // The last call of a module up to an item, which knows whether it is in training; null: there is none.
+  const Item* last_call(const Lane& lane, std::int64_t until, const ModuleNode& node) const {
     for (auto i = until; i >= 0; --i) {
       const Item& item = lane.items[static_cast<std::size_t>(i)];
       if (item.kind == EventKind::Enter && item.root == node.root && interner_.text(item.scope) == node.path)
-        return {item.step, item.call};
+        return &item;
     }
-    return {-1, -1};
-  }
-
-  // Whether the last call of a module up to an item was in training; -1: not known.
-  int mode(const Lane& lane, std::int64_t until, const ModuleNode& node) const {
-    for (auto i = until; i >= 0; --i) {
-      const Item& item = lane.items[static_cast<std::size_t>(i)];
-      if (item.kind == EventKind::Enter && item.root == node.root && interner_.text(item.scope) == node.path)
-        return static_cast<int>(item.integer);
-    }
-    return -1;
+    return nullptr;
   }
 
   // What the optimizer made of a parameter in each run.
@@ -469,6 +461,9 @@ void add_notes(const Findings& findings, const Alignment& alignment, const Inter
   if (!alignment.content_pairs.empty())
     notes.push_back({.kind = DiffNote::Kind::ByContent, .count = alignment.content_pairs.size()});
   note_hidden_by_noise(findings, alignment, interner, notes);
+  if (findings.descriptions > 0)
+    notes.push_back(
+        {.kind = DiffNote::Kind::OnlyDescribed, .subject = findings.first_description, .count = findings.descriptions});
   note_other_classes(alignment, interner, notes);
   if (findings.dtype_change) note_dtype_change(*findings.dtype_change, alignment, interner, notes);
   if (findings.other_draws > 0) notes.push_back({.kind = DiffNote::Kind::OtherDraws, .count = findings.other_draws});
@@ -497,8 +492,8 @@ void tell_pairs(const Findings& findings, const Alignment& alignment, const Meas
       const Item& y = pair.b->items[static_cast<std::size_t>(pair.to_b[i])];
       DiffPair told{.a = x.event, .b = y.event, .verdict = findings.pairs[lane][i], .error = kNan};
       if (is_same_value(x, y)) {
-        told.verdict = PairVerdict::Equal;
-        told.error = 0;
+        told.verdict = x.is_description ? PairVerdict::Unknown : PairVerdict::Equal;
+        told.error = x.is_description ? kNan : 0;
       } else if (measures.estimate) {
         const PairError error = measures.estimate(x, y);
         if (error.is_comparable && !error.is_lower_bound && !error.has_other_finite) told.error = error.rel_l2;

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "compare/call_key.hpp"
 #include "compare/draw.hpp"
 #include "compare/mask.hpp"
 #include "compare/shape.hpp"
 #include "compare/sketch_estimate.hpp"
+#include "kernels/element.hpp"
 #include "store/recorded_part.hpp"
 
 namespace tenscope::compare {
@@ -31,6 +33,13 @@ std::string number_text(const Item& item, const Interner& interner) {
   }
 }
 
+// A text beside what is none: "5" became 5.
+std::string value_text(const Item& item, const Item& other, const Interner& interner) {
+  if (item.is_tensor()) return {};
+  const std::string text = number_text(item, interner);
+  return item.value == ValueKind::Text && other.value != ValueKind::Text ? fmt::format("\"{}\"", text) : text;
+}
+
 TensorView view_of(const std::vector<double>& values, const Shape& shape) {
   return {.data = values.data(), .dtype = DType::F64, .shape = shape};
 }
@@ -41,8 +50,71 @@ std::size_t RunValues::ContentHash::operator()(const ContentPair& pair) const no
   return mix_hash(mix_hash(pair.shape, pair.a.low), pair.b.low);
 }
 
+namespace {
+
+// The only element of a tensor, as a number; it stays a tensor where it is none of 64 bits.
+Item number_of(const Item& tensor, const std::byte* element) {
+  Item number = tensor;
+  kernels::visit_dtype(tensor.dtype, [&]<class T>(T) {
+    const T value = kernels::load<T>(element);
+    if constexpr (std::is_same_v<T, kernels::Bool>) {
+      number.value = ValueKind::Bool;
+      number.integer = value.bits != 0 ? 1 : 0;
+    } else if constexpr (std::is_integral_v<T>) {
+      if (!std::in_range<std::int64_t>(value)) return;
+      number.value = ValueKind::Integer;
+      number.integer = static_cast<std::int64_t>(value);
+    } else if constexpr (!kernels::kIsComplex<T>) {
+      number.value = ValueKind::Float;
+      number.number = kernels::to_double(value);
+    }
+  });
+  return number;
+}
+
+// The same from its statistics; those of large integers are rounded.
+Item number_of(const Item& tensor, const Stats& stats) {
+  constexpr double kLargestExact = 0x1p53;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Item number = tensor;
+  if (!is_exact(tensor.dtype)) {
+    number.value = ValueKind::Float;
+    number.number = stats.nan > 0       ? std::numeric_limits<double>::quiet_NaN()
+                    : stats.pos_inf > 0 ? kInfinity
+                    : stats.neg_inf > 0 ? -kInfinity
+                                        : stats.min;
+  } else if (stats.abs_max < kLargestExact) {
+    number.value = tensor.dtype == DType::Bool ? ValueKind::Bool : ValueKind::Integer;
+    number.integer = static_cast<std::int64_t>(stats.min);
+  }
+  return number;
+}
+
+}  // namespace
+
+// A tensor of one real number where the other run has a plain one: `loss` and `loss.item()`.
+std::optional<std::pair<Item, Item>> RunValues::as_numbers(const Item& x, const Item& y) const {
+  if (x.is_tensor() == y.is_tensor()) return std::nullopt;
+  const auto number = [](const TensorSource& source, const Item& item) {
+    if (!item.is_tensor() || kind_of(item.dtype) == DTypeKind::Complex) return item;
+    const TensorRecord record = source.record(item);
+    if (element_count(record.shape) != 1) return item;
+    if (!item.has_bytes) return number_of(item, record.stats);
+    const TensorData data = source.data(item);
+    return number_of(item, static_cast<const std::byte*>(data.view.data));
+  };
+  std::pair<Item, Item> numbers(number(a_, x), number(b_, y));
+  if (!numbers.first.is_number() || !numbers.second.is_number()) return std::nullopt;
+  return numbers;
+}
+
+PairError RunValues::measure_other_values(const Item& x, const Item& y) const {
+  const auto numbers = as_numbers(x, y);
+  return numbers ? measure_values(numbers->first, numbers->second, interner_) : measure_values(x, y, interner_);
+}
+
 PairError RunValues::measure(const Item& x, const Item& y) {
-  if (!x.is_tensor() || !y.is_tensor()) return measure_values(x, y, interner_);
+  if (!x.is_tensor() || !y.is_tensor()) return measure_other_values(x, y);
   if (x.shape != y.shape && !are_comparable(x, y)) return {.is_comparable = false, .obstacle = DiffObstacle::Shapes};
   const auto [place, is_new] =
       measured_.try_emplace(ContentPair{x.fingerprint, y.fingerprint, x.dtype, y.dtype, x.shape});
@@ -53,10 +125,10 @@ PairError RunValues::measure(const Item& x, const Item& y) {
 }
 
 PairError RunValues::estimate(const Item& x, const Item& y) const {
-  if (!x.is_tensor() || !y.is_tensor()) return measure_values(x, y, interner_);
+  if (!x.is_tensor() || !y.is_tensor()) return measure_other_values(x, y);
   const auto known = measured_.find({x.fingerprint, y.fingerprint, x.dtype, y.dtype, x.shape});
   if (known != measured_.end()) return known->second;
-  if (x.shape != y.shape) return {.is_comparable = false, .obstacle = DiffObstacle::Shapes};
+  if (x.shape != y.shape && !are_comparable(x, y)) return {.is_comparable = false, .obstacle = DiffObstacle::Shapes};
   return measure_summaries(x, y);
 }
 
@@ -237,9 +309,11 @@ DiffMetrics RunValues::describe(const Item& x, const Item& y) const {
     metrics.inf_b = tensor_b.stats.pos_inf + tensor_b.stats.neg_inf;
     error = measure_summaries(x, y);
   } else {
-    error = measure_values(x, y, interner_);
-    metrics.worst_a = x.is_tensor() ? "" : number_text(x, interner_);
-    metrics.worst_b = y.is_tensor() ? "" : number_text(y, interner_);
+    error = measure_other_values(x, y);
+    const auto numbers = as_numbers(x, y);
+    const auto& [shown_a, shown_b] = numbers ? *numbers : std::pair(x, y);
+    metrics.worst_a = value_text(shown_a, shown_b, interner_);
+    metrics.worst_b = value_text(shown_b, shown_a, interner_);
   }
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   metrics.count = error.count;

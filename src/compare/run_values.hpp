@@ -42,6 +42,8 @@ class RunValues {
     std::size_t operator()(const ContentPair& pair) const noexcept;
   };
 
+  std::optional<std::pair<Item, Item>> as_numbers(const Item& x, const Item& y) const;
+  PairError measure_other_values(const Item& x, const Item& y) const;
   PairError measure_tensors(const Item& x, const Item& y) const;
   PairError measure_summaries(const Item& x, const Item& y) const;
   std::optional<std::pair<Sketch, Sketch>> sketches_of(const Item& x, const Item& y) const;

@@ -40,6 +40,28 @@ double largest_difference(const Sketch& sums, std::int64_t count, double peak) {
   return std::max(stands_out ? most : 0, std::min(spread, std::sqrt(dot(sums, sums))));
 }
 
+std::int64_t nonfinite_count(const Stats& stats) { return stats.nan + stats.pos_inf + stats.neg_inf; }
+
+// A sketch has nothing of NaN and infinities, as if they were zeros, and the statistics only how many there are. Those
+// that changed places with zeros, or with each other, are not seen.
+bool may_hide_nonfinite(const Stats& x, const Stats& y) {
+  if (nonfinite_count(x) == 0 || x.nan == x.count) return false;
+  const int kinds = (x.nan > 0 ? 1 : 0) + (x.pos_inf > 0 ? 1 : 0) + (x.neg_inf > 0 ? 1 : 0);
+  return kinds > 1 || x.zero > 0 || y.zero > 0;
+}
+
+// Whether sums can be squared: not those of numbers that only 64-bit floats have.
+bool have_squares(const Sketch& x, const Sketch& y) {
+  double most = 0;
+  for (const Sketch* sketch : {&x, &y}) {
+    for (const double sum : sketch->sums) {
+      if (!(std::abs(sum) < 1 / thresholds::kLeastSquared)) return false;
+      most = std::max(most, std::abs(sum));
+    }
+  }
+  return most == 0 || most > thresholds::kLeastSquared;
+}
+
 // Integers of which it is not known whether they are the same: one that differs is off by 1 at least.
 PairError estimate_unknown_integers(PairError error, double squares, double rounding_error) {
   if (squares <= 0.5 + rounding_error) return error;
@@ -58,16 +80,17 @@ double dot(const Sketch& x, const Sketch& y) {
 
 PairError estimate(const TensorRecord& a, const TensorRecord& b, const Sketch& x, const Sketch& y) {
   PairError error = measure_statistics(a, b);
-  if (!error.is_comparable || error.has_other_finite) return error;
+  if (!error.is_comparable || error.has_other_finite || !error.is_lower_bound || !have_squares(x, y)) return error;
   const Sketch sums = difference(y, x);
   const double unit = rounding(a.dtype, b.dtype), rounding_error = unit * unit / 6 * (dot(x, x) + dot(y, y));
   const double squares = std::max(0.0, dot(sums, sums) - rounding_error);
-  const bool is_known_to_differ = has_fingerprint(a) && has_fingerprint(b);
-  if (!is_known_to_differ && is_exact(a.dtype) && is_exact(b.dtype))
+  const bool is_known_to_differ = has_fingerprint(a) && has_fingerprint(b) && a.dtype == b.dtype;
+  if (!is_known_to_differ && (is_exact(a.dtype) || is_exact(b.dtype)))
     return estimate_unknown_integers(error, squares, 8 * rounding_error);
   error.obstacle = DiffObstacle::OnlySketches;
   error.is_lower_bound = false;
   error.is_estimate = true;
+  error.may_hide_nonfinite = may_hide_nonfinite(a.stats, b.stats);
   error.uncertainty = error.count <= kSums ? 0 : 1 / std::sqrt(2.0 * static_cast<double>(kSums));
   if (squares > 0) {
     const double elements = static_cast<double>(std::max<std::int64_t>(1, error.count));
@@ -78,7 +101,7 @@ PairError estimate(const TensorRecord& a, const TensorRecord& b, const Sketch& x
       error.correlation = std::clamp(dot(sums, x) / std::sqrt(size) / std::sqrt(dot(sums, sums)), -1.0, 1.0);
   }
   const bool is_exact = error.count <= kSums && kind_of(a.dtype) == DTypeKind::Float &&
-                        kind_of(b.dtype) == DTypeKind::Float && a.stats.nan + a.stats.pos_inf + a.stats.neg_inf == 0;
+                        kind_of(b.dtype) == DTypeKind::Float && nonfinite_count(a.stats) == 0;
   if (is_exact && x == y) {
     error.differing = 0;
     return error;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -118,6 +119,52 @@ TEST(SketchEstimate, OtherNaNAreProvenWithoutIt) {
   b[5] = std::nanf("");
   EXPECT_TRUE(estimated(a, b).has_other_finite);
   EXPECT_TRUE(estimated(a, b).is_lower_bound);
+}
+
+TEST(SketchEstimate, NonfiniteValuesThatChangedPlacesAreNotTakenForNoise) {
+  constexpr float kInf = INFINITY, kNan = NAN;
+  const std::vector<std::pair<std::vector<float>, std::vector<float>>> pairs = {
+      {{0, -kInf, 0, 0}, {0, 0, -kInf, 0}}, {{kInf, kNan, 1, 1}, {kNan, kInf, 1, 1}}, {{-kInf, kInf}, {kInf, -kInf}}};
+  for (const auto& [a, b] : pairs) {
+    const PairError error = estimated(a, b);
+    EXPECT_TRUE(is_noise(error.at_least()));
+    EXPECT_FALSE(is_noise(error.at_most()));
+  }
+  // Scores without a zero, of which the same are masked.
+  EXPECT_TRUE(is_noise(estimated<float>({1, -kInf, 2}, {1, -kInf, std::nextafter(2.0F, 3.0F)}).at_most()));
+}
+
+TEST(SketchEstimate, NumbersThatHaveNoSquaresAreUnknown) {
+  for (const double size : {1e-200, 1e200, 1e308}) {
+    std::vector<double> a;
+    for (const float x : normal_floats(500)) a.push_back(size * std::clamp(x, -1.0F, 1.0F));
+    const PairError error = estimated(a, {a.rbegin(), a.rend()});
+    EXPECT_TRUE(error.is_lower_bound);
+    EXPECT_FALSE(error.is_estimate);
+  }
+}
+
+TEST(SketchEstimate, IntegersOfAnotherTypeMayBeTheSame) {
+  const std::vector<std::int32_t> narrow = {1, 5, 7};
+  EXPECT_EQ(estimated(narrow, {1, 5, 8}).differing, 1);
+  const Summarized<std::int32_t> x(narrow);
+  for (const bool is_same : {true, false}) {
+    const Summarized<std::int64_t> wide({1, 5, is_same ? 7 : 8});
+    const Summarized<float> real({1, 5, is_same ? 7.0F : 8.0F});
+    for (const PairError& error : {estimate(x.record, wide.record, x.sketch, wide.sketch),
+                                   estimate(x.record, real.record, x.sketch, real.sketch)}) {
+      EXPECT_EQ(error.differing > 0, !is_same);
+      EXPECT_EQ(error.is_lower_bound, is_same);
+    }
+  }
+}
+
+TEST(SketchEstimate, WithoutElementsThereIsNoDifference) {
+  const Summarized<float> x({});
+  const Summarized<double> y({});
+  const PairError error = estimate(x.record, y.record, x.sketch, y.sketch);
+  EXPECT_EQ(error.differing, 0);
+  EXPECT_FALSE(error.is_lower_bound);
 }
 
 TEST(SketchEstimate, AnotherLearningRateIsAFactorOfTheUpdate) {

@@ -133,6 +133,9 @@ inline constexpr double kEstimateErrors = 3;
 // One of the 64 sums of a difference stands out where it is this many times a typical one: of normal numbers, one pair
 // of sketches in a million has such a sum.
 inline constexpr double kSumStandsOut = 6;
+// Of sums below this, or beyond its inverse, the squares of what they differ by may be no numbers of 64 bits. Chosen:
+// 64 squares, and those of differences in the 53rd bit, are well inside.
+inline constexpr double kLeastSquared = 1e-130;
 // By how much more must an optimizer's update be off by a factor than in any other way, for the factor to be told from
 // sketches? Chosen.
 inline constexpr double kUpdateOfFactor = 3;

@@ -48,6 +48,17 @@ void set_value(Item& item, const EventValue& value, Interner& interner) {
   }
 }
 
+// A value that is not in the journal: an empty dict, list or tuple, and what record() describes by a text.
+void set_value_from_meta(Item& item, const std::string& meta, Interner& interner) {
+  if (item.value == ValueKind::Text) item.is_description = meta.find("\"unsupported\"") != std::string::npos;
+  if (item.value != ValueKind::None || meta.find("\"empty\"") == std::string::npos) return;
+  simdjson::dom::parser parser;
+  std::string_view what;
+  if (parser.parse(meta)["empty"].get(what) != simdjson::SUCCESS) return;
+  item.value = ValueKind::Text;
+  item.text = interner.text("an empty " + std::string(what));
+}
+
 // What a module call raised, from the meta of its exit.
 std::string raised_by(const std::string& meta) {
   if (meta.find("\"raised\"") == std::string::npos) return {};
@@ -105,6 +116,7 @@ Item make_item(const Event& event, EventId id, Interner& interner) {
   item.thread = event.thread;
   set_value(item, event.value, interner);
   if (item.is_tensor()) item.part = interner.text(part_in(event.meta));
+  if (item.kind == EventKind::Value || item.kind == EventKind::Change) set_value_from_meta(item, event.meta, interner);
   if (event.kind == EventKind::Note && item.text == 0) item.text = interner.text(event.meta);
   if (event.kind == EventKind::Enter) {
     item.text = interner.text(description_in(event.meta));

@@ -39,9 +39,10 @@ struct Item {
   Io io = Io::None;
   Phase phase = Phase::None;
   ValueKind value = ValueKind::None;
-  DType dtype = DType::F32;  // of a tensor
-  bool has_bytes = false;    // a tensor whose bytes were kept, and are there
-  bool is_neutral = false;   // a tensor that may be a mask, or is all zero: it may be given or left out
+  DType dtype = DType::F32;     // of a tensor
+  bool has_bytes = false;       // a tensor whose bytes were kept, and are there
+  bool is_description = false;  // a text instead of a value that could not be recorded, "<Tokenizer>"
+  bool is_neutral = false;      // a tensor that may be a mask, or is all zero: it may be given or left out
   TextId name = 0, scope = 0, root = 0, cls = 0, site = 0;
   TextId tail = 0;       // the name without the scope before it: "input.0", "weight", "weight.grad"
   TextId parameter = 0;  // the tail of a parameter or buffer, also for its gradient: "weight"

@@ -141,7 +141,12 @@ class PairReader {
                           static_cast<double>(real * x.real + imag * x.imag), difference, reference, !(x == y)});
       } else if (!(x == y) && !(x.is_nan() && y.is_nan())) {
         ++sums.pairs.differing;
-        ++sums.other_nonfinite;
+        if (std::isfinite(magnitude(x)) && std::isfinite(magnitude(y))) {  // further apart than a double can be
+          sums.pairs.max_d = difference;
+          sums.pairs.max_a = std::max(sums.pairs.max_a, reference);
+        } else {
+          ++sums.other_nonfinite;
+        }
       }
     }
   }
@@ -296,6 +301,16 @@ void count_mixed_errors(const PairReader& reader, Worker& worker, const std::uin
   }
 }
 
+// Of a pair of finite numbers that are further apart than a double can be.
+void note_overflow(const WideNumber& x, const WideNumber& y, std::int64_t index, Worker& worker) {
+  ElementDiff& found = worker.found;
+  const long double real = x.real - y.real, imag = x.imag - y.imag;
+  found.max_abs = worker.worst_error = std::numeric_limits<double>::infinity();
+  found.max_rel = std::max(found.max_rel, static_cast<double>(std::sqrt(real * real + imag * imag) /
+                                                              std::sqrt(y.real * y.real + y.imag * y.imag)));
+  if (found.overflows++ == 0 || index < found.worst_index) found.worst_index = index;
+}
+
 void count_mismatches(const PairReader& reader, const CompareOptions& options, Worker& worker, std::int64_t begin,
                       bool all_finite, const std::uint64_t* ulps) {
   const PairBlock& block = worker.block;
@@ -304,9 +319,14 @@ void count_mismatches(const PairReader& reader, const CompareOptions& options, W
   reader.table().mark_outside(block.b, block.error, block.count, options.tolerance, outside);
   if (!all_finite) {
     for (std::int64_t i = 0; i < block.count; ++i) {
-      if (std::isfinite(block.a[i]) && std::isfinite(block.b[i])) continue;
+      const bool are_finite = std::isfinite(block.a[i]) && std::isfinite(block.b[i]);
+      if (are_finite && std::isfinite(block.error[i])) continue;
       const WideNumber x = reader.wide_a(block, i);
       const WideNumber y = reader.wide_b(block, i);
+      if (are_finite) {
+        note_overflow(x, y, begin + i, worker);
+        continue;
+      }
       found.nan_only_value += x.is_nan() && !y.is_nan();
       found.nan_only_reference += y.is_nan() && !x.is_nan();
       found.nan_both += x.is_nan() && y.is_nan();
@@ -389,6 +409,7 @@ void merge(ElementDiff& total, double& worst_error, std::int64_t& relative_count
   total.bit_equal &= part.bit_equal;
   total.mismatches += part.mismatches;
   total.finite += part.finite;
+  total.overflows += part.overflows;
   total.max_abs = std::max(total.max_abs, part.max_abs);
   total.max_rel = std::max(total.max_rel, part.max_rel);
   total.max_ulps = std::max(total.max_ulps, part.max_ulps);
@@ -499,8 +520,8 @@ ElementDiff diff(const TensorView& value, const TensorView& reference, const Com
     sums.squared += chunk.squared;
   }
   if (total.worst_index < 0) total.worst_index = total.first_index;
-  if (total.finite == 0) total.max_abs = kNaN;
-  if (relative_count == 0) total.max_rel = kNaN;
+  if (total.finite == 0 && total.overflows == 0) total.max_abs = kNaN;
+  if (relative_count == 0 && total.max_rel == 0) total.max_rel = kNaN;
   total.mean_abs = total.finite == 0 ? kNaN : sums.error / static_cast<double>(total.finite);
   total.mean_rel = relative_count == 0 ? kNaN : sums.relative / static_cast<double>(relative_count);
   const double norms = std::sqrt(sums.aa) * std::sqrt(sums.bb);
@@ -512,6 +533,10 @@ ElementDiff diff(const TensorView& value, const TensorView& reference, const Com
   } else {
     total.cosine = sums.squared == 0 ? 1.0 : std::clamp(sums.ab / norms, -1.0, 1.0);
     total.relative_l2 = std::sqrt(sums.squared) / std::sqrt(sums.bb);
+  }
+  if (total.overflows > 0) {  // sums without these pairs would say something else
+    total.mean_abs = total.max_abs;
+    total.mean_rel = total.cosine = total.relative_l2 = kNaN;
   }
   return total;
 }

@@ -44,12 +44,13 @@ inline constexpr int kUlpBins = 520;  // exact up to 15, then eight bins to each
 
 // Every measure of how a tensor differs from a reference of the same shape. Errors are over the pairs that are finite
 // on both sides, relative ones |value - reference| / |reference| over those of them whose reference is not 0. NaN where
-// there is no such pair.
+// there is no such pair. Where a difference overflows, the largest is infinite, and what would be summed is NaN.
 struct ElementDiff {
   std::int64_t count = 0;
   bool bit_equal = false;  // same type and same bytes
   std::int64_t mismatches = 0;
-  std::int64_t finite = 0;  // pairs finite on both sides
+  std::int64_t finite = 0;     // pairs finite on both sides, whose difference is, too
+  std::int64_t overflows = 0;  // pairs finite on both sides that are further apart than a double can be
   double max_abs = 0;
   double mean_abs = 0;
   double max_rel = 0;
@@ -84,7 +85,7 @@ struct ElementDistance {
   std::int64_t count = 0;
   std::int64_t differing = 0;        // pairs that are not equal, finite or not
   std::int64_t other_nonfinite = 0;  // pairs that differ and are not finite on both sides
-  double max_difference = 0;         // largest |d|
+  double max_difference = 0;         // largest |d|; infinite where that is no number of 64 bits
   double max_reference = 0;          // largest |reference|
   double difference_l2 = 0;          // Euclidean norm of d
   double reference_l2 = 0;           // of the reference

@@ -283,6 +283,25 @@ TEST(Compare, AxesCountMismatches) {
   for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(found.axes[1].count[i], i >= 64 && i < 80 ? 2 : 0);
 }
 
+TEST(Compare, DifferencesThatNoDoubleHoldsAreTheLargest) {
+  std::vector<double> a(2000, 1), b(2000, 1);
+  b[3] = 2;
+  a[700] = a[1999] = 1e308;
+  b[700] = b[1999] = -1e308;
+  const auto found = diff(view(a.data(), {2000}), view(b.data(), {2000}), {.tolerance = {0, 0}});
+  EXPECT_EQ(found.mismatches, 3);
+  EXPECT_EQ(found.overflows, 2);
+  EXPECT_EQ(found.worst_index, 700);
+  EXPECT_TRUE(std::isinf(found.max_abs) && std::isinf(found.mean_abs));
+  EXPECT_EQ(found.max_rel, 2);
+  EXPECT_TRUE(std::isnan(found.cosine) && std::isnan(found.relative_l2));
+  const auto far = distance(view(a.data(), {2000}), view(b.data(), {2000}));
+  EXPECT_EQ(far.differing, 3);
+  EXPECT_EQ(far.other_nonfinite, 0);
+  EXPECT_TRUE(std::isinf(far.max_difference));
+  EXPECT_EQ(far.max_reference, 1e308);
+}
+
 TEST(Compare, LongAxesAreBinnedAndThreadsAgree) {
   const std::int64_t count = 3 << 20;
   std::vector<float> a(static_cast<std::size_t>(count), 0.25F);

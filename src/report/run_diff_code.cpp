@@ -35,6 +35,16 @@ std::string names_in_words(const std::vector<std::string>& names) {
   return text;
 }
 
+std::string wrappers_in_words(const DiffCode& code) {
+  const auto sites = [](const std::vector<std::string>& wrappers) {
+    std::vector<std::string> shown;
+    for (const std::string& site : wrappers) shown.push_back(short_site(site));
+    return shown.empty() ? std::string("nothing") : fmt::format("{}", fmt::join(shown, ", "));
+  };
+  const std::string a = sites(code.wrappers_a), b = sites(code.wrappers_b);
+  return a == b ? a : fmt::format("{} in the first run, {} in the second", a, b);
+}
+
 std::string source_in_words(const DiffOrigin& origin) {
   const DiffCode& code = *origin.code;
   const std::string name = class_name(origin);
@@ -44,6 +54,13 @@ std::string source_in_words(const DiffOrigin& origin) {
     case DiffSource::Same:
       return fmt::format("the source of {} is the same in both runs", name);
     case DiffSource::Differs:
+      if (code.is_forward_elsewhere)
+        return fmt::format("{} has its forward from another place: {}", name,
+                           code.removed + code.added == 0
+                               ? std::string("the lines are the same")
+                               : fmt::format("{} removed, {} added", plural(code.removed, "line"), code.added));
+      if (code.removed + code.added == 0)
+        return fmt::format("the source of {} is the same, what is wrapped around its forward is not", name);
       return fmt::format("the source of {} differs: {} removed, {} added", name, plural(code.removed, "line"),
                          code.added);
     case DiffSource::Another:
@@ -75,6 +92,7 @@ std::vector<std::pair<std::string, std::string>> code_in_words(const RunDiff& di
   std::vector<std::pair<std::string, std::string>> rows;
   const DiffCode& code = *origin.code;
   rows.emplace_back("source", fmt::format("{}: {}", sites_in_words(code), source_in_words(origin)));
+  if (!code.wrappers_a.empty() || !code.wrappers_b.empty()) rows.emplace_back("wrapped by", wrappers_in_words(code));
   if (!code.elsewhere.empty())
     rows.emplace_back("in its file", fmt::format("these differ, too: {}", names_in_words(code.elsewhere)));
   for (const DiffAttribute& attribute : code.attributes)

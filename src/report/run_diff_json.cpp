@@ -253,6 +253,13 @@ class Writer {
     text_or_null("class_b", code->class_b);
     text_or_null("site_a", code->site_a);
     text_or_null("site_b", code->site_b);
+    for (const auto& [name, sites] :
+         {std::pair{"wrappers_a", &code->wrappers_a}, std::pair{"wrappers_b", &code->wrappers_b}}) {
+      json_.key(name).begin_array();
+      for (const std::string& site : *sites) json_.text(site);
+      json_.end_array();
+    }
+    json_.key("forward_elsewhere").boolean(code->is_forward_elsewhere);
     json_.key("source").text(to_string(code->source));
     text_or_null("why_unknown", code->why_unknown);
     count("lines_removed", code->removed);

@@ -16,6 +16,7 @@ std::string_view run_name(int side) { return side == 0 ? "first" : "second"; }
 // "0.31 (42 % of the largest |a|)": the largest difference.
 std::string largest_in_words(const DiffMetrics& metrics) {
   const double part = metrics.rel_max;
+  if (std::isinf(metrics.max_abs)) return "is beyond what a float64 holds";
   const std::string largest = fmt::format("{:.3g}", metrics.max_abs);
   // One that no part can be told of: NaN or infinities on one side count as infinitely far.
   const bool has_other_finite = metrics.nan_a != metrics.nan_b || metrics.inf_a != metrics.inf_b;
@@ -355,7 +356,8 @@ std::string metrics_in_words(const DiffMetrics& metrics) {
     return text + fmt::format("by sketch: rel. L2 about {:.1e}", metrics.rel_l2) + types;
   if (metrics.count == 1 && !a.empty())
     return text + fmt::format("{} became {}{}", a, b, ratio_in_words(metrics)) + types;
-  const bool is_nonfinite_only = metrics.max_abs == 0 && !text.empty();
+  // Where no two finite elements differ, it is by places or signs of infinities and NaN.
+  const bool is_nonfinite_only = metrics.max_abs == 0 && metrics.differing > 0;
   if (!is_nonfinite_only) text += fmt::format("max |b-a| {}, ", largest_in_words(metrics));
   text += fmt::format("{} of {} elements", metrics.differing, metrics.count);
   if (!metrics.worst_index.empty())
@@ -463,6 +465,9 @@ std::string note_in_words(const DiffNote& note) {
     case DiffNote::Kind::HiddenByNoise:
       return fmt::format("the noise that was measured of {}{} is so large that it hides whatever else differs there",
                          note.subject, note.count > 1 ? fmt::format(" and {} more values", note.count - 1) : "");
+    case DiffNote::Kind::OnlyDescribed:
+      return fmt::format("{}{} could not be recorded (no tensor, number, text or nest of them), and was not compared",
+                         note.subject, note.count > 1 ? fmt::format(", like {} more values,", note.count - 1) : "");
     case DiffNote::Kind::RoughAlignment:
       return "the runs are too long to be aligned exactly where they differ: some pairs may be missing";
   }

@@ -61,7 +61,8 @@ void add_measures(Document& out, const TensorDiff& diff) {
   if (diff.worst) out.field("worst", pair_text(*diff.worst));
   out.field("abs error", fmt::format("max {}, mean {}", number(diff.max_abs), number(diff.mean_abs)));
   out.field("rel error", fmt::format("max {}, mean {}", number(diff.max_rel), number(diff.mean_rel)));
-  out.field("as vectors", fmt::format("cosine {:.9g}, relative L2 {}", diff.cosine, number(diff.relative_l2)));
+  const std::string cosine = std::isnan(diff.cosine) ? "none" : fmt::format("{:.9g}", diff.cosine);
+  out.field("as vectors", fmt::format("cosine {}, relative L2 {}", cosine, number(diff.relative_l2)));
   if (diff.ulps)
     out.field("ULP", fmt::format("max {}, median {}, p90 {}, p99 {}", diff.ulps->max, diff.ulps->median, diff.ulps->p90,
                                  diff.ulps->p99));

@@ -102,9 +102,9 @@ def _end(folder: Path, pid: int, noise: int) -> None:
         return
     if not folder.exists():
         session.open_run().record("not_seen", kind="note", site="", meta={"reason": "no torch module was called"})
-    spent_ns = session.finish(_ended_by)
+    spent_ns, dropped = session.finish(_ended_by)
     if ranks.here()[0] == 0:
-        announce.end(folder, spent_ns)
+        announce.end(folder, spent_ns, dropped)
     if session.options().against:
         _end_compared(folder)
     if noise:

@@ -109,8 +109,9 @@ def joined(base: str | os.PathLike[str], given: Mapping[str, object]) -> Run | N
     return run
 
 
-def finish(error: BaseException | None) -> int:
-    """The program ended: notes what ended it, and closes. How many ns recording took here."""
+def finish(error: BaseException | None) -> tuple[int, int]:
+    """The program ended: notes what ended it, and closes. How many ns recording took here, and how many events were
+    lost."""
     global _run
     with _lock:
         run, _run = _run, None
@@ -122,7 +123,7 @@ def finish(error: BaseException | None) -> int:
             set_current(None)
         run.held = False
         run.close()
-    return run.spent_ns if run is not None else 0
+    return (run.spent_ns, run.dropped) if run is not None else (0, 0)
 
 
 def _say_once(text: str) -> None:

@@ -27,6 +27,7 @@ from tenscope.probes import grads
 from tenscope.probes.attributes import Attributes
 from tenscope.probes.build import Builder, autocast_in_force, form_of
 from tenscope.probes.describe import describe
+from tenscope.probes.forward import forward_of
 from tenscope.probes.modules import ModuleInfo, Registry, class_of, forward_arguments
 from tenscope.probes.rehearsal import pipeline_stage, without_values
 from tenscope.recording import moments
@@ -229,8 +230,12 @@ class Probe:
 
     def _record_enter(self, frame: Frame, module, args) -> None:
         info = frame.info
+        if info.forward is not forward_of(module):
+            info.look_again(module)
         if not info.is_described and (sources := self.kept_sources()) is not None:
             sources.keep_class(class_of(module))
+            for code in info.forward_facts.codes:
+                sources.keep_code(code)
         kwargs = sys._getframe(3).f_locals.get("kwargs")
         self.record(
             info.path,
@@ -465,10 +470,15 @@ def enter_meta(info: ModuleInfo, module, given: dict | int, builder: Builder) ->
     if not info.is_described:
         info.is_described = True
         meta["arguments"] = forward_arguments(module)
-        info.attributes = Attributes(module, info.root.told)
+        if info.forward_facts.wrappers:
+            meta["wrappers"] = info.forward_facts.wrappers
+        if info.forward_facts.without_source:
+            meta["without_source"] = info.forward_facts.without_source
+        if info.attributes is None:
+            info.attributes = Attributes(module, info.root.told)
         meta.update(describe(class_of(module), info.attributes.values, info.attributes.left_out))
         meta["build"] = builder.describe(module, info)
-    elif changes is not None:
+    if changes is not None:
         changed, gone = changes
         meta["changed"] = changed
         if gone:

@@ -13,8 +13,8 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from tenscope.probes.attributes import Attributes
 from tenscope.probes.describe import Told
+from tenscope.probes.forward import forward_of, look_at
 from tenscope.recording.selectors import NameFilter, Unmatched
-from tenscope.recording.sources import shown_file
 
 _WRAPPED_CHILD = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
@@ -58,26 +58,16 @@ def unwrapped_paths(root: nn.Module, path: str = "") -> Iterator[tuple[str, nn.M
             yield from unwrapped_paths(child, f"{path}.{name}" if path else name)
 
 
-@functools.lru_cache(maxsize=1024)
-def forward_site(cls: type) -> str:
-    """Where a module class' forward begins, file:line; nothing for torch's own."""
-    forward = getattr(cls, "forward", None)
-    code = getattr(inspect.unwrap(forward), "__code__", None) if callable(forward) else None
-    if code is None or cls.__module__.startswith("torch."):
-        return ""
-    return f"{shown_file(code.co_filename)}:{code.co_firstlineno}"
-
-
 def forward_arguments(module: nn.Module) -> list[str]:
     """The names of the arguments that the module's forward takes by position, in their order."""
     if "forward" in module.__dict__:  # a forward of this module alone, as a library's hooks put there
         return _positional_names(module.forward)
-    return _class_arguments(class_of(module))
+    return _class_arguments(class_of(module).forward)
 
 
 @functools.lru_cache(maxsize=1024)
-def _class_arguments(cls: type) -> list[str]:
-    return _positional_names(cls.forward)[1:]
+def _class_arguments(forward) -> list[str]:
+    return _positional_names(forward)[1:]
 
 
 def _positional_names(function) -> list[str]:
@@ -99,13 +89,14 @@ class ModuleInfo:
         "callable",
         "cls",
         "counter",
+        "forward",
+        "forward_facts",
         "given",
         "is_described",
         "module",
         "path",
         "prefix",
         "root",
-        "site",
         "wanted",
     )
 
@@ -117,7 +108,8 @@ class ModuleInfo:
         self.cls = cls.__name__
         self.root = root
         self.callable = getattr(cls, "forward", None) is not nn.Module.forward  # a ModuleList is not
-        self.site = forward_site(cls)
+        self.forward = forward_of(module)  # as it was when it was looked at
+        self.forward_facts = look_at(self.forward, cls)
         self.wanted = wanted
         self.aliases: list[str] = []
         self.given: dict | int | None = None  # the form of the arguments that was told last
@@ -125,6 +117,18 @@ class ModuleInfo:
         self.is_described = False  # an enter event has told what stays the same from call to call
         self.counter = root.counters.setdefault(path, [0])  # calls so far, shared by whatever has this path
         self.buffer_prints: dict[str, object] = {}
+
+    @property
+    def site(self) -> str:
+        return self.forward_facts.site
+
+    def look_again(self, module: nn.Module) -> None:
+        """The program may have replaced the forward; the module is then described once more."""
+        self.forward = forward_of(module)
+        facts = look_at(self.forward, class_of(module))
+        if facts[:3] != self.forward_facts[:3]:
+            self.is_described = False
+        self.forward_facts = facts
 
 
 class Root:

@@ -21,8 +21,8 @@ def begin(folder: Path) -> None:
         say(f"recording into {shown_path(folder)}")
 
 
-def end(folder: Path, spent_ns: int) -> None:
-    """How much was recorded, what it cost this process, and what to type next."""
+def end(folder: Path, spent_ns: int, dropped: int) -> None:
+    """How much was recorded, what this process lost and what it cost, and what to type next."""
     if is_quiet():
         return
     with contextlib.suppress(Exception):  # the line is a courtesy
@@ -30,8 +30,9 @@ def end(folder: Path, spent_ns: int) -> None:
         writers = sum(entry.is_dir() and entry.name.startswith("rank-") for entry in folder.iterdir())
         size = sum(_size(path) for path in folder.rglob("*"))
         told = f"{events:,} event{'' if events == 1 else 's'}"
-        told += f" from {writers} processes, {size_text(size)}" if writers > 1 else f", {size_text(size)}"
-        told += f", in {_time(spent_ns)}" if writers == 1 else ""
+        told += f" from {writers} processes" if writers > 1 else ""
+        told += f", {dropped:,} lost" if dropped else ""
+        told += f", {size_text(size)}" + (f", in {_time(spent_ns)}" if writers == 1 else "")
         say(f"recorded {told}; next: tenscope ls {shlex.quote(shown_path(folder))}")
 
 

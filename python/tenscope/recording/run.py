@@ -168,7 +168,7 @@ class Run(_core.Run):
             self._closed = True
             _open_runs.discard(self)
             if is_first and self._announced_by == os.getpid():
-                announce.end(self.path, self.spent_ns)
+                announce.end(self.path, self.spent_ns, self.dropped)
 
     def update_metadata(self) -> None:
         """Looks again at packages, git and modifications at run time; writes what has changed."""
