@@ -38,7 +38,7 @@ std::string names_in_words(const std::vector<std::string>& names) {
 std::string wrappers_in_words(const DiffCode& code) {
   const auto sites = [](const std::vector<std::string>& wrappers) {
     std::vector<std::string> shown;
-    for (const std::string& site : wrappers) shown.push_back(short_site(site));
+    for (const std::string& site : wrappers) shown.push_back(site_in_words(site));
     return shown.empty() ? std::string("nothing") : fmt::format("{}", fmt::join(shown, ", "));
   };
   const std::string a = sites(code.wrappers_a), b = sites(code.wrappers_b);
