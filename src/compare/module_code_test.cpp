@@ -28,13 +28,13 @@ class ModuleCode : public ::testing::Test {
   }};
   std::map<std::string, std::string> texts_;
 
-  CodeOfModule net(const std::string& fingerprint, const std::string& text) {
+  CodeOfModule net(const std::string& fingerprint, const std::string& text, const std::string& site = "model.py:2") {
     texts_[fingerprint] = text;
     const KeptFile file{.file = "model.py", .fingerprint = fingerprint, .left_out = {}};
     return {.cls = "Net",
             .class_path = "model:Net",
             .class_file = file,
-            .forward = {"model.py:2", file},
+            .forward = {site, file},
             .wrappers = {},
             .without_source = {},
             .has_sources = true};
@@ -65,8 +65,8 @@ TEST_F(ModuleCode, ShowsTheClassAndTheOneThatHasItsForward) {
 }
 
 TEST_F(ModuleCode, OtherClassesAreNamedAndNotShown) {
-  const DiffCode code =
-      comparison_.compare(net("a", kModel), net("b", "import torch\n" + replaced(kModel, "y = 1", "y = 2")));
+  const CodeOfModule moved = net("b", "import torch\n" + replaced(kModel, "y = 1", "y = 2"), "model.py:3");
+  const DiffCode code = comparison_.compare(net("a", kModel), moved);
   EXPECT_EQ(code.source, DiffSource::Same);
   EXPECT_TRUE(code.lines.empty());
   EXPECT_EQ(code.elsewhere, (std::vector<std::string>{"Other", "<module>"}));

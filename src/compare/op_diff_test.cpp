@@ -68,7 +68,7 @@ class OpDiffTest : public ::testing::Test {
  private:
   std::filesystem::path record(const std::string& name, const Code& code) {
     const std::filesystem::path path = folder_.path() / (name + std::to_string(runs_++));
-    Run run(folder_.path(), {.name = path.filename().string(), .strict = true});
+    tenscope::Run run(folder_.path(), {.name = path.filename().string(), .strict = true});
     Program program(run);
     code(program);
     return path;
