@@ -164,6 +164,8 @@ def test_ls_of_a_run(run):
         "blocks.0.attn.q",
         "blocks.0.attn.k",
     ]
+    assert [entry["name"] for entry in tenscope_json("ls", run, "loss", "b?g")["names"]] == ["big", "loss"]
+    assert "did you mean 'loss'" in tenscope("ls", run, "big", "lss", check=2).stderr
 
 
 def test_ls_of_a_folder(run):

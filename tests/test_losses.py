@@ -228,10 +228,8 @@ def test_segments_alone_are_still_a_run(tmp_path):
     (path / "run.json").unlink()
     (path / "rank-0" / "journal.jsonl").unlink()
     assert "damaged" in cli("ls", tmp_path).stdout
-    reasons = [
-        problem["reason"]
-        for problem in json.loads(cli("verify", path, "--json", check=1).stdout)["runs"][0]["problems"]
-    ]
+    problems = json.loads(cli("verify", path, "--json", check=1).stdout)["runs"][0]["problems"]
+    reasons = [f"{problem['file']}: {problem['reason']}" for problem in problems]
     assert any("journal.jsonl" in reason for reason in reasons) and any("run.json" in reason for reason in reasons)
 
 

@@ -218,10 +218,12 @@ def test_a_number_without_its_bytes():
         x = np.array(-7)
         x = np.array(np.nan)
         x = np.array(np.inf)
+        x = np.array(2**60 + 1)
         return x
 
     f()
     numbers = f.changes["x"]
     assert numbers[0].new.item() == 2.5 and numbers[1].new.item() == -7 and np.isnan(float(numbers[2].new))
-    with pytest.raises(ValueError, match="only statistics were kept"):
-        float(numbers[3].new)
+    for inexact in numbers[3:5]:
+        with pytest.raises(ValueError, match="only statistics were kept"):
+            float(inexact.new)

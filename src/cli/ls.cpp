@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/names_table.hpp"
@@ -29,7 +30,7 @@ constexpr std::size_t kMostRows = 500;  // on a terminal
 
 struct LsOptions {
   std::string path;
-  std::string pattern;
+  std::vector<std::string> patterns;
   bool all = false;
 };
 
@@ -126,8 +127,11 @@ void write_name(JsonWriter& json, const Reader& reader, const NameSummary& summa
 }
 
 int list_one(const Reader& reader, const LsOptions& options, const Output& output) {
-  const std::vector<NameSummary> summaries = summarize(reader, options.pattern);
-  if (!options.pattern.empty() && summaries.empty()) find_name(reader, options.pattern);  // throws, with a suggestion
+  const std::vector<NameSummary> summaries = summarize(reader, options.patterns);
+  for (const std::string& pattern : options.patterns) {
+    const auto fits = [&](const NameSummary& one) { return matches_glob(one.name, pattern); };
+    if (std::ranges::none_of(summaries, fits)) find_name(reader, pattern);  // throws, with a suggestion
+  }
   if (output.json) {
     std::string text;
     JsonWriter json(text);
@@ -189,7 +193,7 @@ int list_one(const Reader& reader, const LsOptions& options, const Output& outpu
 Action prepare_ls(CLI::App& app) {
   auto options = std::make_shared<LsOptions>();
   app.add_option("path", options->path, "A run, or a folder of runs (default: runs/, else this folder)");
-  app.add_option("names", options->pattern, "Only names that match this pattern: * and ? stand for anything");
+  app.add_option("names", options->patterns, "Only names that match one of these patterns: * and ? stand for anything");
   app.add_flag("--all", options->all,
                "A row for each name: layers that repeat are not folded into one, and none are left out");
   return [options](const Output& output) {
@@ -198,7 +202,7 @@ Action prepare_ls(CLI::App& app) {
     if (runs.empty())
       throw Error(ErrorCode::NotFound,
                   fmt::format("there is no run in '{}'{}", path.string(), store::part_of_run(path)));
-    const bool is_one = runs.size() == 1 && (runs.front() == path || !options->pattern.empty());
+    const bool is_one = runs.size() == 1 && (runs.front() == path || !options->patterns.empty());
     return is_one ? list_one(Reader(runs.front()), *options, output) : list_all(runs, output);
   };
 }

@@ -241,7 +241,7 @@ std::vector<Cell> cells_of(const Reader& reader, const NameRow& row) {
 
 }  // namespace
 
-std::vector<NameSummary> summarize(const Reader& reader, const std::string& pattern) {
+std::vector<NameSummary> summarize(const Reader& reader, const std::vector<std::string>& patterns) {
   std::vector<NameSummary> result;
   std::unordered_map<std::string_view, std::size_t> places;
   for (EventId id = 0; id < reader.event_count(); ++id) {
@@ -255,8 +255,10 @@ std::vector<NameSummary> summarize(const Reader& reader, const std::string& patt
     summary.events.push_back(id);
     if (!summary.nonfinite && reader.has_nonfinite(id)) summary.nonfinite = id;
   }
-  if (!pattern.empty())
-    std::erase_if(result, [&](const auto& summary) { return !matches_glob(summary.name, pattern); });
+  const auto is_left_out = [&](const NameSummary& summary) {
+    return std::ranges::none_of(patterns, [&](const auto& pattern) { return matches_glob(summary.name, pattern); });
+  };
+  if (!patterns.empty()) std::erase_if(result, is_left_out);
   return result;
 }
 

@@ -19,8 +19,8 @@ struct NameSummary {
   EventId last() const { return events.back(); }
 };
 
-// Those that match the pattern, in the order of their first appearance.
-std::vector<NameSummary> summarize(const Reader& reader, const std::string& pattern);
+// Those that match one of the patterns, or all where there is none, in the order of their first appearance.
+std::vector<NameSummary> summarize(const Reader& reader, const std::vector<std::string>& patterns);
 
 // Names that are listed in one row: one, or those of layers that repeat, "blocks.[0-11].attn.qkv.weight".
 struct NameRow {

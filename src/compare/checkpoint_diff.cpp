@@ -439,11 +439,14 @@ class Judge {
 
 bool are_checkpoints(const fs::path& path_a, const fs::path& path_b) {
   if (!is_checkpoint(path_a) || !is_checkpoint(path_b)) return false;
-  if (is_run_folder(path_a) && is_run_folder(path_b)) return false;
+  const int runs = (is_run_folder(path_a) ? 1 : 0) + (is_run_folder(path_b) ? 1 : 0);
+  if (runs == 2) return false;
   const Checkpoint a(path_a), b(path_b);
   constexpr std::size_t kFewest = 2;
+  const bool are_few = a.tensors().size() < kFewest || b.tensors().size() < kFewest;
+  if (runs == 1 && are_few) return false;  // a tensor beside a run is no model
   if (fs::is_directory(path_a) != fs::is_directory(path_b) || a.shards() != b.shards()) return true;
-  if (a.tensors().size() < kFewest || b.tensors().size() < kFewest) return false;
+  if (are_few) return false;
   const auto is_quantised = [](const StoredTensor& tensor) { return tensor.is_quantised; };
   if (std::ranges::any_of(a.tensors(), is_quantised) || std::ranges::any_of(b.tensors(), is_quantised)) return true;
   std::set<std::string_view> names;

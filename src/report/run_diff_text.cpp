@@ -114,7 +114,7 @@ class Report {
                  {"module", Align::Left, Fit::Middle},
                  {"tensor", Align::Left, Fit::Middle},
                  {"moment", Align::Left, Fit::Words},
-                 {"|b-a| / |a|"}});
+                 {"max |b-a| / max |a|"}});
     for (std::size_t i = 1; i < diff_.origins.size() && listed < options_.top; ++i) {
       const DiffOrigin& origin = diff_.origins[i];
       if (!is_listed(origin)) continue;

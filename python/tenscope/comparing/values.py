@@ -81,14 +81,14 @@ def diff(
     executor   compare ranks on a cluster (docs/parallel.md)
     progress   called with the part that is done, 0 to 1
     """
-    for run, other in ((a, b), (b, a)):
-        if _is_run(run) and not _is_run(other) and (not _is_path(other) or os.path.isfile(other)):
-            raise UsageError(f"a run is compared with a run: {_shown(run)} is one, {_shown(other)} is not")
     has_tolerance = (atol, rtol, ulp, equal_nan) != (None, None, None, False)
     is_mapped = bool(run_options.get("map")) and not (_is_run(a) and _is_run(b))
     if _is_path(a) and _is_path(b) and not has_tolerance and (is_mapped or _are_checkpoints(a, b)):
         return checkpoints.diff(os.fspath(a), os.fspath(b), **run_options)
     if _is_run(a) or _is_run(b):
+        for run, other in ((a, b), (b, a)):
+            if _is_run(run) and not _is_run(other) and (not _is_path(other) or os.path.isfile(other)):
+                raise UsageError(f"a run is compared with a run: {_shown(run)} is one, {_shown(other)} is not")
         if has_tolerance:
             raise UsageError("two runs are compared by tolerance=, not by atol, rtol, ulp or equal_nan")
         return runs.diff(a, b, **run_options)

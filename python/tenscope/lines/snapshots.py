@@ -39,7 +39,8 @@ def item(self: _core.TensorValue) -> object:
         raise ValueError(f"only a tensor of one element is a number, not {self!r}")
     if self.data is not None:
         return self.numpy().reshape(()).item()
-    if self.dtype.startswith("complex") or self.inf:
+    is_rounded = self.dtype in ("int64", "uint64") and abs(self.min) > 2**53
+    if self.dtype.startswith("complex") or self.inf or is_rounded:
         raise ValueError(f"only statistics were kept of {self!r}: watch with values='full'")
     number = math.nan if self.nan else self.min
     return number if "float" in self.dtype else bool(number) if self.dtype == "bool" else int(number)
