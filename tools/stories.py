@@ -2,25 +2,21 @@
 
     python tools/stories.py                       which blocks print something else than their page says?
     python tools/stories.py --write               ... and puts it there (a … that still fits stays)
-    python tools/stories.py --pictures            makes docs/images again (needs Chromium and Graphviz)
+    python tools/stories.py --pictures            makes docs/images again (needs Chromium, Graphviz and Pillow)
     python tools/stories.py docs/start.md         of this page alone
 """
 
 import argparse
-import base64
 import contextlib
+import io
 import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
-import zlib
 from pathlib import Path
-
-import numpy as np
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -117,6 +113,7 @@ def take_pictures(page, folder):
 
 
 def take_picture(folder, words, place, name, height=680):
+    from PIL import Image
     from playwright.sync_api import sync_playwright
 
     view = subprocess.Popen(
@@ -133,50 +130,12 @@ def take_picture(folder, words, place, name, height=680):
                 tab.goto(re.sub(r"[?#].*", "", url) + place)
                 tab.wait_for_load_state("networkidle")
             tab.wait_for_timeout(700)
-            (IMAGES / name).write_bytes(small_png(pixels_of(tab.screenshot(), chromium.new_page())))
+            picture = Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
+            picture.quantize(256, kmeans=3, dither=Image.Dither.NONE).save(IMAGES / name, optimize=True)
     finally:
         view.terminate()
         view.wait()
     print(f"{name}: {(IMAGES / name).stat().st_size / 1024:.0f} KB")
-
-
-def pixels_of(png, tab):
-    """The pixels of a picture, height x width x 3, as the browser decodes them."""
-    text = tab.evaluate(
-        """async (url) => {
-          const image = await createImageBitmap(await (await fetch(url)).blob());
-          const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
-          canvas.drawImage(image, 0, 0);
-          const bytes = canvas.getImageData(0, 0, image.width, image.height).data;
-          let text = "";
-          for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
-          return [image.height, image.width, btoa(text)];
-        }""",
-        "data:image/png;base64," + base64.b64encode(png).decode(),
-    )
-    height, width, data = text
-    return np.frombuffer(base64.b64decode(data), np.uint8).reshape(height, width, 4)[..., :3]
-
-
-def small_png(pixels):
-    """A PNG of at most 256 colours: those that lie near each other become their mean."""
-    height, width, _ = pixels.shape
-    flat = pixels.reshape(-1, 3)
-    for dropped_bits in range(8):
-        codes, places = np.unique((flat >> dropped_bits).astype(np.uint32) @ [1 << 16, 1 << 8, 1], return_inverse=True)
-        if len(codes) <= 256:
-            break
-    counts = np.bincount(places)
-    palette = np.stack([np.bincount(places, flat[:, axis]) / counts for axis in range(3)], 1).round().astype(np.uint8)
-    rows = np.zeros((height, width + 1), np.uint8)
-    rows[:, 1:] = places.reshape(height, width)
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    parts = (b"IHDR", header), (b"PLTE", palette.tobytes()), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
 def main():
