@@ -63,7 +63,7 @@ Item number_of(const Item& tensor, const std::byte* element) {
     } else if constexpr (std::is_integral_v<T>) {
       if (!std::in_range<std::int64_t>(value)) return;
       number.value = ValueKind::Integer;
-      number.integer = static_cast<std::int64_t>(value);
+      number.integer = static_cast<std::int64_t>(value);  // NOLINT(bugprone-signed-char-misuse): int8 is a number here
     } else if constexpr (!kernels::kIsComplex<T>) {
       number.value = ValueKind::Float;
       number.number = kernels::to_double(value);
