@@ -11,8 +11,8 @@ PACKAGES=(g++ cmake ninja-build ccache pkg-config git
   libfmt-dev libsimdjson-dev libhwy-dev libxxhash-dev libcli11-dev libdeflate-dev zlib1g-dev libhdf5-dev
   libboost1.81-dev libgtest-dev libbenchmark-dev graphviz esbuild chromium zsh)
 BUILD_REQUIREMENTS=("scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.24" ninja)
-TEST_REQUIREMENTS=(numpy safetensors gguf pytest pytest-timeout pytest-xdist hypothesis coverage pysnooper ml_dtypes distributed
-  s3fs "moto[s3]" flask flask-cors)
+TEST_REQUIREMENTS=(numpy safetensors pytest pytest-timeout pytest-xdist hypothesis coverage pysnooper ml_dtypes)
+REMOTE_REQUIREMENTS=(gguf distributed s3fs "moto[s3]" flask flask-cors)
 TABLE_REQUIREMENTS=(pyarrow==26.0.1 polars==2.1.0 duckdb==2.0.0 tensorboard==2.21.0)
 TORCH_REQUIREMENTS=(torch==2.13.0 h5py pandas transformers accelerate pytorch-lightning graphviz)
 WEB_REQUIREMENTS=(deno==2.9.8 playwright==1.65.2 ipykernel==7.4.0 nbclient==0.11.0 nbconvert==7.17.2)
@@ -53,7 +53,7 @@ if [ $# -eq 0 ]; then
   fi
   [ "$python" != /usr/bin/python3.11 ] || tools/install.sh python3-dev python3-venv
   make_venv .venv "${python:?needs Python 3.11 with its venv module}" \
-    "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}" "${TORCH_REQUIREMENTS[@]}" "${TABLE_REQUIREMENTS[@]}" "${ENGINE_REQUIREMENTS[@]}" "${WEB_REQUIREMENTS[@]}"
+    "${BUILD_REQUIREMENTS[@]}" "${TEST_REQUIREMENTS[@]}" "${REMOTE_REQUIREMENTS[@]}" "${TORCH_REQUIREMENTS[@]}" "${TABLE_REQUIREMENTS[@]}" "${ENGINE_REQUIREMENTS[@]}" "${WEB_REQUIREMENTS[@]}"
 elif [ "$1" = docs ]; then
   make_venv .venv-docs "$PWD/.venv/bin/python" "${DOCS_REQUIREMENTS[@]}"
 else
