@@ -48,6 +48,13 @@ class ActsAsInt(int):
         return "acted"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def frozen():
+    """What earlier tests have imported is not looked at by the many collections of garbage in these."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def clean():
     tenscope.register(Converted, to_value=lambda c: (c.act(), {"x": 1})[1])

@@ -248,6 +248,28 @@ def test_replaced_functions_methods_and_properties_are_found(tmp_path):
     }
 
 
+def test_what_one_library_puts_into_another_is_found(tmp_path):
+    folder = tmp_path / "venv" / "site-packages"
+    (folder / "layers_of").mkdir(parents=True)
+    (folder / "layers_of" / "__init__.py").write_text("import speedup\nfrom speedup import twice\n" + LAYERS)
+    (folder / "speedup.py").write_text("def twice(x): return 2 * x\ndef norm(x): return 0\n")
+    program = f"""
+    import sys
+    sys.path.insert(0, {str(folder)!r})
+    import layers_of, speedup
+    layers_of.Layer.extra = speedup.norm
+    """
+    assert scan(tmp_path, program, "layers_of") == set()
+    program += """
+    layers_of.scale = speedup.twice
+    layers_of.Layer.forward = speedup.norm
+    """
+    assert scan(tmp_path, program, "layers_of") == {
+        ("layers_of", "scale", "replaced"),
+        ("layers_of", "Layer.forward", "replaced"),
+    }
+
+
 def test_exchanged_code_is_found(tmp_path):
     found = scan(tmp_path, "import layers\nlayers.scale.__code__ = layers.helper.__code__\n")
     assert found == {("layers", "scale", "replaced")}

@@ -86,14 +86,19 @@ class _Source:
         return {name: code for name, code in found.items() if name not in twice}
 
     def may_define(self, name: str) -> bool:
-        """False where every `def` of that name has a decorator that may give another function: told without parsing."""
+        """False where every definition of it has a decorator that may give something else: told without parsing."""
         for found in re.finditer(
-            rf"^[ \t]*(async[ \t]+)?def[ \t]+{re.escape(name)}\b".encode(), self.text, re.MULTILINE
+            rf"^[ \t]*((async[ \t]+)?def|class)[ \t]+{re.escape(name)}\b".encode(), self.text, re.MULTILINE
         ):
             line_before = self.text[max(0, found.start() - 400) : found.start()].rstrip().rpartition(b"\n")[2].strip()
             if not line_before.startswith(b"@") or line_before[1:].decode("utf-8", "replace") in _PLAIN_DECORATORS:
                 return True
         return False
+
+    def imports(self, package: str) -> bool:
+        """Whether a line imports that top-level package: told without parsing."""
+        line = rf"^[ \t]*(from[ \t]+|import[ \t]+([\w.]+[ \t]*,[ \t]*)*){re.escape(package)}\b".encode()
+        return re.search(line, self.text, re.MULTILINE) is not None
 
     def bindings(self, class_name: str | None) -> dict[str, str]:
         """name -> how it is bound: "def", "decorated", "import", "assign".
@@ -300,13 +305,15 @@ class Scanner:
     def _check_replaced(
         self, place: Place, cls: type | None, attribute: str, where: str, line: int, name: str
     ) -> None:
+        by_user = _is_user_code(where)  # nothing that a library would import by itself
+        if not by_user and (attribute.startswith("__") or _is_explained(place, cls, attribute, where)):
+            return
         class_name = cls.__qualname__ if cls else None
         bound = _source(place.path).bindings(class_name) if place.path and place.path.endswith(".py") else {}
         how = bound.get(attribute)
-        by_user = _is_user_code(where)  # nothing that a library would import by itself
         if how in ("import", "assign", "decorated") and (place.in_project or not by_user):
             return
-        if not by_user and ("@" in bound or attribute.startswith("__")):  # a decorator's or a metaclass' doing
+        if not by_user and "@" in bound:  # a decorator's doing
             return
         if how is None and not by_user:
             if place.in_project or "*" in bound or (cls is not None and not _hides_native(cls, attribute)):
@@ -378,6 +385,27 @@ class Place:
         if self.in_project:
             return _source(self.path).bindings(None).get(cls.__name__) == "def" if self.path else False
         return _is_user_code(where)
+
+
+def _is_explained(place: Place, cls: type | None, attribute: str, where: str) -> bool:
+    """Whether a package's text alone, which is quick to look at, gives the reason why it has another library's code."""
+    if place.in_project or not place.path or not place.path.endswith(".py"):
+        return False
+    source = _source(place.path)
+    if source.may_define(attribute):
+        return False
+    if cls is not None:
+        return not _hides_native(cls, attribute)
+    package = _installed_package(where)
+    return package is not None and source.imports(package)
+
+
+def _installed_package(path: str) -> str | None:
+    """The top-level package that an installed file belongs to."""
+    for mark in _SITE_MARKS:
+        if mark in path:
+            return path.rpartition(mark)[2].partition(os.sep)[0].removesuffix(".py")
+    return None
 
 
 @lru_cache(maxsize=1024)

@@ -45,6 +45,16 @@ def shown_file(file: str) -> str:
     return file if path.startswith("..") else path
 
 
+_real_folder = functools.lru_cache(maxsize=4096)(os.path.realpath)
+
+
+def _real_file(file: str) -> str:
+    """os.path.realpath, which looks at every folder on the way, for files that share their folders."""
+    if os.path.islink(file):
+        return os.path.realpath(file)
+    return os.path.join(_real_folder(os.path.dirname(os.path.abspath(file))), os.path.basename(file))
+
+
 @functools.lru_cache(maxsize=1024)
 def class_file(cls: type) -> str:
     """The file that a class was defined in; empty where nothing tells."""
@@ -101,12 +111,13 @@ class KeptSources:
         """The files of all imported modules below these folders, but for installed packages: with these the program
         can be run again as it was."""
         below = tuple(os.path.realpath(folder) + os.sep for folder in folders)
+        installed = os.path.realpath(sys.prefix) + os.sep
         for module in list(sys.modules.values()):
             file = vars(module).get("__file__") if isinstance(module, types.ModuleType) else None
             if not isinstance(file, str) or not file.endswith((".py", ".pyw")):
                 continue
-            path = os.path.realpath(file)
-            if path.startswith(below) and not path.startswith(os.path.realpath(sys.prefix) + os.sep):
+            path = _real_file(file)
+            if path.startswith(below) and not path.startswith(installed):
                 self._keep(os.path.abspath(file), None)
 
     def keep_recording_code(self, code: types.CodeType) -> None:
