@@ -26,15 +26,24 @@ help:  ## what can be made
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 .PHONY: setup
-setup:  ## install what is needed: Debian packages where missing, Python packages into .venv
-	@tools/setup.sh
+setup: tools packages  ## install what is needed: Debian packages where missing, Python packages into .venv
 
-.PHONY: build
-build: setup  ## build the core, the command line and the Python package (editable, in .venv)
+.PHONY: tools packages
+tools:
+	@tools/setup.sh tools
+packages: tools
+	@tools/setup.sh packages
+
+.PHONY: compile
+compile: tools
 	@echo "==> building (build/release)"
 	@cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) > build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
 	@rm -f build-configure.log
 	@cmake --build build/release
+
+.PHONY: build
+build: tools  ## build the core, the command line and the Python package (editable, in .venv)
+	@$(MAKE) --no-print-directory -j2 compile packages
 	@$(PYTHON) $(PIP_INSTALL) -C build-dir=build/release -C cmake.build-type=Release \
 	  -C cmake.define.TENSCOPE_TESTS=ON -C cmake.define.TENSCOPE_BENCH=ON
 
@@ -46,7 +55,7 @@ demo: build  ## set up, build, and show the main job on a small GPT
 test: build test-cpp test-python test-pythons  ## set up, build, and run every test
 
 .PHONY: test-cpp
-test-cpp: setup  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+test-cpp: tools  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@echo "==> C++ tests under asan and ubsan (build/asan)"
 	@cmake --preset asan > /dev/null
 	@cmake --build build/asan --target unit_tests
@@ -68,7 +77,7 @@ test-python-%: setup
 	  .venv-$*/bin/python $(PIP_INSTALL) -C build-dir=build/py$* && .venv-$*/bin/python -m pytest $(TWO_AT_A_TIME) --other-python; fi
 
 .PHONY: tsan
-tsan: setup  ## the C++ tests under ThreadSanitizer
+tsan: tools  ## the C++ tests under ThreadSanitizer
 	@cmake --preset tsan > /dev/null
 	@cmake --build build/tsan --target unit_tests
 	@ctest --test-dir build/tsan --output-on-failure -j2
