@@ -64,7 +64,7 @@ def test_a_healthy_run(tmp_path):
     with Recording(tmp_path / "run") as recording:
         recording.training()
     assert codes(tmp_path / "run") == set()
-    assert say(tmp_path / "run") == (0, "healthy: 13 tensors, 1 parameter over 3 steps looked at, no rule holds\n")
+    assert say(tmp_path / "run") == (0, "healthy: 13 tensors, 1 parameter over 3 steps looked at, nothing found\n")
     looked_at = check(tmp_path / "run")[1]["looked_at"]
     assert (looked_at["tensors"], looked_at["numbers"], looked_at["parameters"], looked_at["steps"]) == (13, 0, 1, 3)
     assert (looked_at["rules"]["nan"], looked_at["rules"]["no-gradient"]) == (13, 1)
@@ -106,7 +106,7 @@ def test_rules_that_have_nothing_to_look_at(tmp_path):
     assert code == 2 and "nothing was looked at" in text
     code, text = say(tmp_path / "run", "--only", "no-gradient", "--only", "nan")
     assert code == 0
-    assert text == "note: no-gradient had nothing to look at\nhealthy: 1 by nan looked at, no rule holds\n"
+    assert text == "note: no-gradient had nothing to look at\nhealthy: 1 by nan looked at, nothing found\n"
 
 
 def test_numbers_are_looked_at(tmp_path):
@@ -114,7 +114,7 @@ def test_numbers_are_looked_at(tmp_path):
         for loss in (0.5, 0.25):
             run.record("loss", loss)
             run.step()
-    assert say(tmp_path / "run") == (0, "healthy: 0 tensors, 2 numbers over 2 steps looked at, no rule holds\n")
+    assert say(tmp_path / "run") == (0, "healthy: 0 tensors, 2 numbers over 2 steps looked at, nothing found\n")
 
 
 def test_a_run_that_was_cut_off(tmp_path):

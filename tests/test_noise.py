@@ -207,7 +207,7 @@ def test_a_program_that_is_not_deterministic_is_refused(tmp_path):
     assert start(tmp_path, "-m", "tenscope.run", "--name", "good", "train.py", "--unseeded", env=TOLD).returncode == 0
     done = run_noise(tmp_path, "--json", "runs/good")
     assert done.returncode == 2
-    assert "not deterministic" in json.loads(done.stdout)["error"]
+    assert "not deterministic" in json.loads(done.stdout)["error"]["message"]
     assert not (tmp_path / "runs" / "good" / "noise.json").exists()
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["good"]
 

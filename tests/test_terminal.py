@@ -20,6 +20,7 @@ import pytest
 import tenscope
 from hand_written_run import tenscope as program
 from hand_written_run import tenscope_json, tenscope_program
+from tenscope.launch import command
 
 HOSTILE = ["a\nb", "esc\x1b[31mred\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "cr\rover", "rtl\u202eabc", "x" * 5000]
 
@@ -198,6 +199,57 @@ def test_options_get_near_suggestions(model):
     assert "did you mean 'blocks.3.attn.qkv.weight'" in error
 
 
+def test_wrong_words_get_a_sentence(model, tmp_path):
+    good = model / "good"
+    (tmp_path / "a.py").write_text("")
+    for words, sentence in (
+        (["show", good, "loss", "--stepp", "3"], "show: there is no option '--stepp'; did you mean '--step'? ("),
+        (["show", good, "loss", "more"], "show: 'more' is one word too many ("),
+        (["show", good, "loss", "--step", "x"], "show: --step cannot be 'x' ("),
+        (["show", good, "loss", "--step"], "show: --step needs a value behind it ("),
+        (["--al"], "there is no option '--al' ("),
+        (["show", good, "los"], f"there is no 'los' in {good}; did you mean 'loss'?"),
+        (["ls", tmp_path / "a.py"], f"{tmp_path / 'a.py'} is a file, not a run: view, diff and explain take files"),
+        (["export", good, tmp_path / "a.py" / "b"], f"Not a directory: {tmp_path / 'a.py' / 'b'}"),
+        (["run"], "run: which script? (tenscope run --help tells more)"),
+        (["run", "--max-bytes", "lots", "a.py"], "run: --max-bytes is a number of bytes"),
+        (["run", "--json", tmp_path / "a.py"], "run: there is no option '--json' ("),
+        (["run", "--stat", tmp_path / "a.py"], "run: there is no option '--stat'; did you mean '--stats'? ("),
+        (["noise"], "noise: which run, or which script? ("),
+    ):
+        error = program(*words, check=2).stderr
+        assert error.startswith(f"tenscope: {sentence}"), error
+    for words in (["noise"], ["zoom", good, model / "bad"], ["repro", good, "--call", "nothing"]):
+        assert {*tenscope_json(*words, check=2)["error"]} == {"code", "message"}
+
+
+def test_a_long_name_is_no_suggestion(hostile):
+    assert "xxx" not in program("show", hostile, "xx", check=2).stderr
+
+
+def test_a_curve_stays_beside_a_nan(tmp_path):
+    with tenscope.Run(tmp_path, name="run") as run:
+        for step in range(20):
+            run.record("loss", 1 / (step + 1))
+            run.step(step + 1)
+        run.record("text" * 8, "a text that is not so short")
+        run.record("nan", np.array([math.nan, math.inf]))
+        run.record("none", np.zeros((0, 3)))
+        run.record("", np.ones(2))
+    loss = next(line for line in on_terminal("ls", tmp_path / "run").splitlines() if "loss" in line)
+    assert "█" in loss and "▁" in loss
+    assert "\n''  " in program("ls", tmp_path / "run").stdout
+    for verb in (["show", tmp_path / "run", "none"], ["tree", tmp_path / "run", "--variable", "none"]):
+        assert "min -" not in program(*verb).stdout
+
+
+def test_layers_with_one_value_show_it_once(tmp_path):
+    with tenscope.Run(tmp_path, name="run") as run:
+        for layer in range(3):
+            run.record(f"blocks.{layer}.use_cache", True)
+    assert "True" in program("ls", tmp_path / "run").stdout.splitlines()[-2]
+
+
 def test_a_pipe_gets_whole_names(hostile):
     assert "x" * 5000 in program("ls", hostile).stdout
 
@@ -253,6 +305,18 @@ def test_help_and_version():
     assert "did you mean 'plot'" in program("help", "plto", check=2).stderr
     assert program("help").stdout == program("--help").stdout
     assert all(columns(line) <= 80 for line in program("--help", COLUMNS="80").stdout.splitlines())
+
+
+@pytest.mark.parametrize("verb", ["run", "noise"])
+def test_verbs_written_in_python_explain_themselves_like_the_others(verb):
+    text = program("help", verb, COLUMNS="80").stdout
+    assert text.index("Examples:") < text.index("Usage:") < text.index("Options:")
+    assert "  -h, --help " in text and all(columns(line) <= 80 for line in text.splitlines())
+
+
+def test_every_option_of_run_is_completed():
+    told = set(program("completion", "bash").stdout.split("    run) options='")[1].split("'")[0].split())
+    assert told == {option for option in command._parser()._option_string_actions if option.startswith("--")}
 
 
 @pytest.mark.parametrize("ignored", [signal.SIG_IGN, signal.SIG_DFL])
@@ -340,6 +404,8 @@ def test_mistakes_in_python_get_a_sentence(model, tmp_path):
             (lambda: tenscope.compare(1.0, 1.0, atol="x"), "a tolerance is a number, not 'x'", TypeError),
             (lambda: tenscope.diff(good, file), "is one, .*a.npy, a file, is not", ValueError),
             (lambda: tenscope.diff(array, good), "is one, the ndarray is not", ValueError),
+            (lambda: tenscope.diff(good, model / "bad", tolerance="x"), "a tolerance is a number, not 'x'", TypeError),
+            (lambda: tenscope.diff(good, model / "bad", map=3), r"a map is a text like .*, not 3", TypeError),
             (lambda: tenscope.diff(good, model / "bda"), "did you mean '.*bad'", KeyError),
             (lambda: tenscope.load(model), "this is a folder; tenscope.open", ValueError),
             (lambda: tenscope.save({"a": array}, "x.npz"), "the path of a file first, not dict", TypeError),

@@ -437,14 +437,14 @@ def test_runs_that_agree_need_no_zoom(recorded):
 
 def test_a_program_that_is_not_deterministic_is_said_to_be(recorded):
     found = zoom(recorded("none"), recorded("random"), check=2)
-    assert "not deterministic" in found["error"] or "gives other numbers" in found["error"]
+    assert "not deterministic" in found["error"]["message"] or "gives other numbers" in found["error"]["message"]
 
 
 def test_a_run_that_does_not_say_how_it_was_made_is_refused(recorded, tmp_path):
     shutil.copytree(recorded("axis"), tmp_path / "axis")
     (tmp_path / "axis" / "runtime_info.json").unlink()
     found = zoom(recorded("none"), tmp_path / "axis", check=2)
-    assert "does not say how it was made" in found["error"]
+    assert "does not say how it was made" in found["error"]["message"]
 
 
 def test_files_that_were_edited_in_place_are_put_back(tmp_path):
@@ -479,7 +479,7 @@ def test_files_that_were_edited_in_place_are_put_back(tmp_path):
     assert script.read_text() == "raise SystemExit('edited since')\n" and "x + 1" in helper.read_text()
     # What is no source is not kept, and is noticed.
     data.write_text("4")
-    assert "running A again gives other numbers, first in" in zoom(good, bad, check=2)["error"]
+    assert "running A again gives other numbers, first in" in zoom(good, bad, check=2)["error"]["message"]
 
 
 def test_another_command_may_be_given(recorded):
@@ -487,4 +487,4 @@ def test_another_command_may_be_given(recorded):
     found = zoom(recorded("none"), recorded("axis"), "--b-command", f"{sys.executable} {program} axis")
     assert found["line"]["b"]["line"] == line_of("WRONG AXIS")
     found = zoom(recorded("none"), recorded("axis"), "--b-command", f"{sys.executable} model.py none", check=2)
-    assert "running B again gives other numbers, first in" in found["error"]
+    assert "running B again gives other numbers, first in" in found["error"]["message"]

@@ -2,7 +2,9 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -12,6 +14,7 @@
 #include "arrow/stream.hpp"
 #include "bindings/live_run.hpp"
 #include "bindings/module.hpp"
+#include "tenscope/diff.hpp"
 
 namespace tenscope::python {
 namespace {
@@ -116,10 +119,9 @@ struct PandasColumn {
   }
 };
 
-nb::list event_columns(const std::shared_ptr<Reader>& reader, std::optional<int> rank) {
+nb::list columns_of(const std::shared_ptr<const Reader>& reader, std::vector<EventId> events) {
   const std::span<const arrow::EventField> fields = arrow::event_fields();
-  arrow::EventBatches batches(reader, reader->find({.rank = rank}),
-                              arrow::Layouts(fields.size(), arrow::TextLayout::Coded));
+  arrow::EventBatches batches(reader, std::move(events), arrow::Layouts(fields.size(), arrow::TextLayout::Coded));
   nb::list result;
   const auto next = [&] {
     const GilRelease release;
@@ -133,6 +135,39 @@ nb::list event_columns(const std::shared_ptr<Reader>& reader, std::optional<int>
     result.append(columns);
   }
   return result;
+}
+
+nb::list event_columns(const std::shared_ptr<Reader>& reader, std::optional<int> rank) {
+  return columns_of(reader, reader->find({.rank = rank}));
+}
+
+// The pairs of a comparison, and for each run the columns of its events in them, in the order of the pairs.
+nb::tuple diff_pairs(const std::string& a, const std::string& b, std::vector<std::string> map,
+                     std::optional<double> tolerance, bool prefix, std::vector<int> ranks,
+                     std::optional<std::string> noise) {
+  std::vector<DiffPair> pairs;
+  std::array<std::shared_ptr<const Reader>, 2> readers;
+  std::array<std::vector<EventId>, 2> events;
+  {
+    const GilRelease release;
+    diff_runs(a, b,
+              {.map = std::move(map),
+               .tolerance = tolerance,
+               .ranks = ranks,
+               .allow_prefix = prefix,
+               .noise = std::move(noise),
+               .on_pair = [&](const DiffPair& pair) { pairs.push_back(pair); }});
+    for (const DiffPair& pair : pairs) {
+      if (pair.a) events[0].push_back(*pair.a);
+      if (pair.b) events[1].push_back(*pair.b);
+    }
+    readers = {std::make_shared<const Reader>(a, ReaderOptions{.ranks = ranks}),
+               std::make_shared<const Reader>(b, ReaderOptions{.ranks = ranks})};
+  }
+  nb::list told;
+  for (const DiffPair& pair : pairs)
+    told.append(nb::make_tuple(pair.a.has_value(), pair.b.has_value(), static_cast<int>(pair.verdict), pair.error));
+  return nb::make_tuple(told, columns_of(readers[0], events[0]), columns_of(readers[1], events[1]));
 }
 
 }  // namespace
@@ -151,4 +186,9 @@ void init_arrow(nb::module_& m) {
   m.def("event_columns", &event_columns, "reader"_a, "rank"_a = nb::none(),
         nb::sig("def event_columns(reader: Reader, rank: int | None = None) -> list[dict[str, Any]]"),
         "The events in batches of columns: arrays of numbers, lists of objects.");
+  m.def("diff_pairs", &diff_pairs, "a"_a, "b"_a, "map"_a, "tolerance"_a.none(), "prefix"_a, "ranks"_a, "noise"_a.none(),
+        nb::sig("def diff_pairs(a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, "
+                "ranks: Sequence[int], noise: str | None) -> tuple[list[tuple[bool, bool, int, float]], "
+                "list[dict[str, Any]], list[dict[str, Any]]]"),
+        "What was said of each value and its partner: (is in a, is in b, PairVerdict, error), and both runs' events.");
 }

@@ -482,6 +482,11 @@ def arrow_schema() -> object:
 def event_columns(reader: Reader, rank: int | None = None) -> list[dict[str, Any]]:
     """The events in batches of columns: arrays of numbers, lists of objects."""
 
+def diff_pairs(a: str, b: str, map: Sequence[str], tolerance: float | None, prefix: bool, ranks: Sequence[int], noise: str | None) -> tuple[list[tuple[bool, bool, int, float]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """
+    What was said of each value and its partner: (is in a, is in b, PairVerdict, error), and both runs' events.
+    """
+
 def load_file(path: str, map: bool, verify_checksums: bool, max_inflated_bytes: int) -> object: ...
 
 def save_file(path: str, object: object | None, compress: bool, metadata: Sequence[tuple[str, str]]) -> None: ...

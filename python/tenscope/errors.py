@@ -82,3 +82,10 @@ BY_CODE = {
     "NotFound": NotFoundError,
     "Unsupported": UnsupportedError,
 }
+
+
+def code_of(error: object) -> str:
+    """The word for its kind in the JSON of the command line."""
+    if isinstance(error, Error):
+        return next((code for code, kind in BY_CODE.items() if isinstance(error, kind)), "Unsupported")
+    return "Io" if isinstance(error, OSError) else "Unsupported"

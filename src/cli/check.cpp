@@ -164,18 +164,18 @@ void print_text(const CheckReport& report, const Output& output, bool has_select
   else if (!report.findings.empty())
     print("{}; {}\n", counted(report.findings.size(), "finding"), coverage(report, has_selection));
   else if (!report.missing.empty())
-    print("not known to be healthy: parts of the run are missing; {}, no rule holds there\n",
+    print("not known to be healthy: parts of the run are missing; {}, nothing found in them\n",
           coverage(report, has_selection));
   else
-    print("healthy: {}, no rule holds\n", coverage(report, has_selection));
+    print("healthy: {}, nothing found\n", coverage(report, has_selection));
 }
 
 }  // namespace
 
 Action prepare_check(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("RUN", options->run, "A run's folder, or a folder of runs: the newest in it");
-  app.add_option("--set", options->thresholds, "Set a rule's threshold, CODE=NUMBER")->take_all()->expected(1);
+  app.add_option("run", options->run, "A run's folder, or a folder of runs: the newest in it");
+  app.add_option("--set", options->thresholds, "Set a rule's threshold")->take_all()->expected(1);
   app.add_option("--only", options->only, "Only these rules")->take_all()->expected(1);
   app.add_option("--ignore", options->ignore, "Not these rules")->take_all()->expected(1);
   app.add_flag("--rules", options->rules, "List the rules and their thresholds");
@@ -188,7 +188,7 @@ Action prepare_check(CLI::App& app) {
     CheckOptions settings{.only = options->only, .ignore = options->ignore};
     for (const std::string& text : options->thresholds) settings.thresholds.insert(parse_threshold(text));
     std::optional<Progress> progress(std::in_place, output.progress, "looking it over");
-    const CheckReport report = check_run(find_run(options->run), settings);
+    const CheckReport report = check_run(find_run_folder(options->run), settings);
     progress.reset();
     output.json ? print_report(report) : print_text(report, output, !settings.only.empty() || !settings.ignore.empty());
     if (!report.has_looked()) return kTrouble;

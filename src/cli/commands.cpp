@@ -3,12 +3,19 @@
 namespace tenscope::cli {
 namespace {
 
+// As python/tenscope/launch/command.py has them.
+constexpr std::string_view kRunOptions =
+    "--help --out --name --replace --python --stats --include --exclude --every --steps --max-bytes "
+    "--no-sources --ops --ops-steps --ops-call --ops-stats --ops-values --eager --oracle --oracle-call "
+    "--end-after --noise --move --other-kernels --against --stop --pdb --keep-going --prefix --tolerance "
+    "--onnx --inputs --chunk --optimised";
+
 constexpr Command kCommands[] = {
     {"run", "Record", "Record a PyTorch script with no change to it",
      "  tenscope run train.py --epochs 1\n"
      "  tenscope run --out runs --name baseline --steps 0:3 train.py\n"
      "  tenscope run --stats -m package.train",
-     prepare_run},
+     prepare_run, false, kRunOptions},
     {"ls", "Look", "List runs, or the tensors and values of a run",
      "  tenscope ls\n"
      "  tenscope ls runs/20261115_201530\n"
@@ -70,7 +77,7 @@ constexpr Command kCommands[] = {
      "  tenscope noise runs/good\n"
      "  tenscope noise --name good train.py --epochs 1\n"
      "  tenscope diff runs/good runs/new",
-     prepare_noise},
+     prepare_noise, false, "--help --runs --output"},
     {"map", "Compare",
      "Show which tensor of one run or checkpoint is which of another: by modules and names, else by content",
      "  tenscope map runs/torch runs/engine\n"

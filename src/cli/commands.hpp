@@ -38,7 +38,8 @@ struct Command {
   std::string_view summary;   // one line, no full stop
   std::string_view examples;  // help begins with them, a line each
   Action (*prepare)(CLI::App& app);
-  bool reads_urls = false;  // its runs may lie at URLs
+  bool reads_urls = false;               // its runs may lie at URLs
+  std::string_view python_options = {};  // those that only Python knows, for completion
 };
 
 // A new verb: write src/cli/<verb>.cpp with its prepare function, declare it here, add a line to the table in

@@ -22,12 +22,20 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
+std::string options_of(const CLI::App& verb) {
+  std::string text = join(long_options(verb));
+  for (const Command& command : commands())
+    if (command.name == verb.get_name() && !command.python_options.empty())
+      text += (text.empty() ? "" : " ") + std::string(command.python_options);
+  return text;
+}
+
 std::string bash_script(const CLI::App& app) {
   std::vector<std::string> verbs;
   std::string cases;
   for (const CLI::App* verb : app.get_subcommands({})) {
     verbs.push_back(verb->get_name());
-    cases += fmt::format("    {}) options='{}' ;;\n", verb->get_name(), join(long_options(*verb)));
+    cases += fmt::format("    {}) options='{}' ;;\n", verb->get_name(), options_of(*verb));
   }
   return fmt::format(R"sh(# bash completion of tenscope
 _tenscope() {{
@@ -77,7 +85,7 @@ std::string zsh_script(const CLI::App& app) {
   std::string verbs, cases;
   for (const CLI::App* verb : app.get_subcommands({})) {
     verbs += fmt::format("    {}\n", quoted(verb->get_name()) + ":" + quoted(verb->get_description()));
-    cases += fmt::format("    {}) options=({}) ;;\n", verb->get_name(), join(long_options(*verb)));
+    cases += fmt::format("    {}) options=({}) ;;\n", verb->get_name(), options_of(*verb));
   }
   return fmt::format(R"sh(#compdef tenscope
 # zsh completion of tenscope

@@ -226,13 +226,14 @@ class GraphCommand {
 
 Action prepare_graph(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("RUN", options->source, "A run, or a text file with a module's path on each line")->required();
+  app.add_option("run", options->source, "A run, or a text file with a module's path on each line")->required();
   app.add_option("-o,--out", options->out, "The file to write: .svg, .png (both need Graphviz's dot), .dot or .json");
   app.add_option("--color", options->color, "Colour modules by NaN and Inf, by own time, or by difference")
       ->check(CLI::IsMember({"nan", "time", "diff"}));
   app.add_option("--against", options->against,
-                 "A second run: colour by how it differs from RUN, which is the reference");
-  app.add_option("--map", options->map, "Modules of RUN that have another name in the second run, 'blocks.*=layers.*'")
+                 "A second run: colour by how it differs from the first, which is the reference");
+  app.add_option("--map", options->map,
+                 "Modules of the first that have another name in the second run, 'blocks.*=layers.*'")
       ->take_all()
       ->expected(1);
   app.add_option("--depth", options->depth, "Draw modules down to this depth; 0: all of them");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -19,15 +20,36 @@ constexpr std::string_view kFirstExamples =
     "  tenscope diff runs/good runs/bad    where do they first part\n"
     "  tenscope view runs                  look at it in the browser\n";
 
+// What a value is: the type that CLI11 knows is N or X, and of a text what the option is called says it.
+std::string value_name(const CLI::Option& option) {
+  using Pair = std::pair<std::string_view, std::string_view>;
+  constexpr std::array<Pair, 32> kTexts{
+      {{"--a-command", "COMMAND"}, {"--against", "RUN"},   {"--b-command", "COMMAND"}, {"--call", "MODULE"},
+       {"--dask", "ADDRESS"},      {"--export", "FILE"},   {"--function", "NAME"},     {"--host", "ADDRESS"},
+       {"--html", "FILE"},         {"--ignore", "CODE"},   {"--into", "DIR"},          {"--keep", "DIR"},
+       {"--line", "LINE"},         {"--map", "A=B"},       {"--map-file", "FILE"},     {"--name", "NAME"},
+       {"--noise", "PROFILE"},     {"--only", "CODE"},     {"--ops", "MODULE"},        {"--out", "FILE"},
+       {"--output", "DIR"},        {"--repo", "PATH|URL"}, {"--rows", "NAMES"},        {"--set", "CODE=X"},
+       {"--size", "W,H"},          {"--slice", "INDICES"}, {"--source", "FILE"},       {"--step", "N|A:B"},
+       {"--tensorboard", "DIR"},   {"--variable", "NAME"}, {"--write", "FILE"},        {"--write-map", "FILE"}}};
+  const std::string type = option.get_type_size() == 0 ? "" : option.get_type_name();
+  if (const std::size_t colon = type.find(":{"); colon != type.npos) return type.substr(colon + 1);  // a set of words
+  if (type.starts_with("TEXT")) {
+    for (const auto& [name, value] : kTexts)
+      if (option.check_lname(std::string(name.substr(2)))) return std::string(value);
+    return "TEXT";
+  }
+  return type.empty() ? "" : type.find("INT") != type.npos ? "N" : "X";
+}
+
 // "-o,--out FILE", of an argument its name.
 std::string name_of(const CLI::Option& option) {
   if (option.get_positional()) return option.get_name(true);
   std::string text;
   for (const std::string& name : option.get_snames()) text += fmt::format("{}-{}", text.empty() ? "" : ", ", name);
   for (const std::string& name : option.get_lnames()) text += fmt::format("{}--{}", text.empty() ? "" : ", ", name);
-  const std::string type = option.get_type_size() == 0 ? "" : option.get_type_name();
-  const std::size_t colon = type.find(':');  // of a set of words: "TEXT:{a,b}"
-  return type.empty() ? text : text + " " + (colon == type.npos ? type : type.substr(colon + 1));
+  const std::string value = value_name(option);
+  return value.empty() ? text : text + " " + value;
 }
 
 std::string description_of(const CLI::Option& option) {
@@ -92,7 +114,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string, CLI::AppF
   if (app->get_parent() == nullptr) {
     text += "\n" + heading("Examples:") + std::string(kFirstExamples) + verbs(*app) + words(*app);
     return text +
-           "\ntenscope help VERB tells more of a verb. Every verb takes --json.\n"
+           "\ntenscope help VERB tells more of a verb. Every verb but run takes --json.\n"
            "Exit code: 0 fine or same, 1 unhealthy or different, 2 trouble.\n";
   }
   text += "\n" + heading("Examples:") + app->get_footer() + "\n\n" + heading("Usage:");

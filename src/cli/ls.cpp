@@ -13,6 +13,7 @@
 #include "cli/print.hpp"
 #include "cli/progress.hpp"
 #include "core/json_writer.hpp"
+#include "core/printable.hpp"
 #include "core/suggest.hpp"
 #include "report/table.hpp"
 #include "report/values.hpp"
@@ -85,7 +86,7 @@ int list_all(const std::vector<std::filesystem::path>& runs, const Output& outpu
       one.begin_object();
       write_run(one, reader);
       one.end_object();
-      table.add({run.string(), started_text(reader), std::to_string(reader.event_count()),
+      table.add({run.string(), started_text(reader), grouped(static_cast<std::int64_t>(reader.event_count())),
                  bytes_text(size_on_disk(run)), state_cell(reader)});
       json.raw(described);
     } catch (const std::exception& error) {
@@ -167,8 +168,9 @@ int list_one(const Reader& reader, const LsOptions& options, const Output& outpu
   warn_of_problems(reader);
   const Cell state = state_cell(reader);
   print("{}  {}  {} events from {} writer{}  {}  {}\n", toned(reader.path().string(), kHeading, output.color),
-        started_text(reader), reader.event_count(), reader.writers().size(), reader.writers().size() == 1 ? "" : "s",
-        bytes_text(size_on_disk(reader.path())), toned(state.text, state.tone, output.color));
+        started_text(reader), grouped(static_cast<std::int64_t>(reader.event_count())), reader.writers().size(),
+        reader.writers().size() == 1 ? "" : "s", bytes_text(size_on_disk(reader.path())),
+        toned(state.text, state.tone, output.color));
   if (reader.writers().size() > 1)
     for (const auto& [writers, ending] : store::writers_by_state(reader)) print("  {}: {}\n", writers, ending);
   print_text("\n");
@@ -180,7 +182,7 @@ int list_one(const Reader& reader, const LsOptions& options, const Output& outpu
   const std::size_t count = rows.size();
   if (!options.all && output.is_fitted && count > kMostRows)
     rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(kMostRows), rows.end());
-  print_text(names_table(rows, reader).text(output.color, output.fitting()));
+  print_text(names_table(rows, reader, output.fitting()).text(output.color, output.fitting()));
   const std::string shown = rows.size() < count ? fmt::format(", the first {} are shown", rows.size()) : "";
   if (rows.size() < summaries.size())
     print("{}\n", toned(fmt::format("{} names in {} rows{}; --all lists each", summaries.size(), count, shown), kFaint,
@@ -197,7 +199,7 @@ Action prepare_ls(CLI::App& app) {
   app.add_flag("--all", options->all,
                "A row for each name: layers that repeat are not folded into one, and none are left out");
   return [options](const Output& output) {
-    const auto path = find_run(options->path.empty() ? default_runs() : options->path);
+    const auto path = find_run_folder(options->path.empty() ? default_runs() : options->path);
     const auto runs = list_runs(path);
     if (runs.empty())
       throw Error(ErrorCode::NotFound,

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -75,18 +76,30 @@ const Command& command_named(std::string_view verb) {
               fmt::format("there is no verb '{}'{} (tenscope --help lists them)", verb, did_you_mean(verb, names)));
 }
 
+std::string complaint(const CLI::ParseError& error, const CLI::App& verb) {
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> words = verb.remaining();
+    const auto option = std::ranges::find_if(words, [](const auto& word) { return word.starts_with('-'); });
+    if (option != words.end())
+      return fmt::format("there is no option '{}'{}", *option, did_you_mean(*option, long_options(verb)));
+    if (!words.empty()) return fmt::format("'{}' is one word too many", words.front());
+  }
+  // "Could not convert: --step = x", "--step: 1 required INT missing"
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
+    if (const std::size_t is = text.find(" = "), option = text.find("--"); option < is && is != text.npos)
+      return fmt::format("{} cannot be '{}'", text.substr(option, is - option), text.substr(is + 3));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.ends_with(" missing"))
+    return text.substr(0, text.find(':')) + " needs a value behind it";
+  return text;
+}
+
 // What is wrong with the words after a verb, and where to look.
 std::string explain(const CLI::ParseError& error, const CLI::App& app, std::string_view first) {
-  std::string text = error.what();
-  for (const CLI::App* verb : app.get_subcommands({})) {
-    if (verb->get_name() != first) continue;
-    const auto option = text.rfind("--");
-    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && option != text.npos) {
-      text += did_you_mean(text.substr(option), long_options(*verb));
-    }
-    return fmt::format("{}: {} (tenscope {} --help tells more)", first, text, first);
-  }
-  return fmt::format("{} (tenscope --help tells more)", text);
+  for (const CLI::App* verb : app.get_subcommands({}))
+    if (verb->get_name() == first)
+      return fmt::format("{}: {} (tenscope {} --help tells more)", first, complaint(error, *verb), first);
+  return fmt::format("there is no option '{}' (tenscope --help tells more)", first);
 }
 
 // `help` is the verb before --help: `tenscope help ls`.
@@ -128,7 +141,8 @@ int run(int argc, char** argv, Output& output, UrlWords& urls) {
     CLI::App* verb = app.add_subcommand(std::string(command.name), std::string(command.summary));
     verb->group(std::string(command.group));
     verb->footer(std::string(command.examples));
-    verb->add_flag("--json", output.json, "Answer with one JSON document");
+    if (command.prepare != prepare_run)  // its stdout is the program's
+      verb->add_flag("--json", output.json, "Answer with one JSON document");
     verb->callback([&action, prepared = command.prepare(*verb)] { action = prepared; });
   }
   const std::vector<std::string_view> words = without_help_verb({argv + 1, argv + argc});
@@ -165,6 +179,8 @@ int guarded_run(int argc, char** argv) {
     return code;
   } catch (const Error& error) {
     tell(output, to_string(error.code()), error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    tell(output, to_string(ErrorCode::Io), fmt::format("{}: {}", error.code().message(), error.path1().string()));
   } catch (const std::exception& error) {
     tell(output, "Internal", error.what());
   }

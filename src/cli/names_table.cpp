@@ -16,6 +16,7 @@
 #include <unordered_map>
 
 #include "cli/terminal.hpp"
+#include "core/printable.hpp"
 #include "report/series.hpp"
 #include "report/values.hpp"
 #include "tenscope/glob.hpp"
@@ -26,7 +27,7 @@ namespace {
 using namespace report;
 
 constexpr std::size_t kFewest = 3;  // names that become one row
-constexpr std::size_t kSparks = 16, kReadPoints = 64;
+constexpr std::size_t kReadPoints = 64;
 
 bool is_number(std::string_view part) {
   return !part.empty() && part.size() < 10 &&
@@ -177,13 +178,13 @@ std::vector<double> values_over_steps(const Reader& reader, const NameSummary& s
   return values;
 }
 
-std::string sparks_of(const Reader& reader, const NameRow& row) {
+std::string sparks_of(const Reader& reader, const NameRow& row, std::size_t width) {
   std::vector<double> sum = values_over_steps(reader, *row.members.front());
   for (std::size_t i = 1; i < row.members.size(); ++i) {
     const std::vector<double> more = values_over_steps(reader, *row.members[i]);
     for (std::size_t at = 0; at < std::min(sum.size(), more.size()); ++at) sum[at] += more[at];
   }
-  return sparkline(sum, kSparks);
+  return sparkline(sum, width);
 }
 
 // "2.31"; of several "0.02 … 0.31".
@@ -198,17 +199,19 @@ std::string last_values(const Reader& reader, const NameRow& row) {
   Extent extent;
   for (const NameSummary* one : row.members)
     if (const auto number = number_of(reader.event(one->last()).value)) extent.add(*number);
-  return extent.is_empty ? "" : fmt::format("{:.4g} … {:.4g}", extent.least, extent.most);
+  if (extent.is_empty) return "";
+  if (extent.least == extent.most) return number_in_words(event.value).value_or("");
+  return fmt::format("{:.4g} … {:.4g}", extent.least, extent.most);
 }
 
-std::vector<Cell> cells_of(const Reader& reader, const NameRow& row) {
+std::vector<Cell> cells_of(const Reader& reader, const NameRow& row, bool is_narrow) {
   const NameSummary& summary = *row.members.front();
   const Event event = reader.event(summary.last());
   const std::string steps = summary.first_step == summary.last_step
                                 ? std::to_string(summary.first_step)
                                 : fmt::format("{}-{}", summary.first_step, summary.last_step);
   const std::string count = row.members.size() == 1 ? "" : fmt::format(" ×{}", row.members.size());
-  std::vector<Cell> cells{Cell(row.name + count, kName)};
+  std::vector<Cell> cells{Cell(row.name.empty() ? "''" : row.name + count, kName)};
   const auto add = [&](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) cells.emplace_back(text);
   };
@@ -217,13 +220,13 @@ std::vector<Cell> cells_of(const Reader& reader, const NameRow& row) {
   cells.emplace_back(tensor == nullptr ? "" : std::string(to_string(tensor->dtype)));
   if (number) {
     cells.emplace_back(last_values(reader, row), std::isfinite(*number) ? Tone::Plain : kBad);
-    cells.emplace_back(sparks_of(reader, row), kName);
+    cells.emplace_back(sparks_of(reader, row, is_narrow ? 10 : 16), kName);
   } else {
-    add({tensor != nullptr ? shape_text(tensor->shape) : value_text(event.value, 24), ""});
+    add({tensor != nullptr ? shape_text(tensor->shape) : value_text(event.value, is_narrow ? 12 : 24), ""});
   }
   std::size_t events = 0;
   for (const NameSummary* one : row.members) events += one->events.size();
-  add({steps, std::to_string(events)});
+  add({steps, grouped(static_cast<std::int64_t>(events))});
   if (tensor != nullptr && !number) {
     Together all;
     for (const NameSummary* one : row.members) all.add(std::get<TensorRecord>(reader.event(one->last()).value).stats);
@@ -285,12 +288,13 @@ std::vector<NameRow> name_rows(const std::vector<NameSummary>& summaries, const 
   return result;
 }
 
-Table names_table(const std::vector<NameRow>& rows, const Reader& reader) {
+Table names_table(const std::vector<NameRow>& rows, const Reader& reader, std::size_t width) {
+  constexpr std::size_t kNarrow = 100;
   Table table({{"name", Align::Left, Fit::Middle},
                {"dtype", Align::Left, Fit::Whole, 5},
                {"shape or value", Align::Left, Fit::Middle},
-               {is_utf8_terminal() ? "over steps" : "", Align::Left, Fit::Whole, 8},
-               {"steps", Align::Right, Fit::Whole, 9},
+               {is_utf8_terminal() ? "over steps" : "", Align::Left, Fit::Whole, 9},
+               {"steps", Align::Right, Fit::Whole, 8},
                {"events", Align::Right, Fit::Whole, 2},
                {"size", Align::Right, Fit::Whole, 1},
                {"min", Align::Right, Fit::Whole, 4},
@@ -299,7 +303,7 @@ Table names_table(const std::vector<NameRow>& rows, const Reader& reader) {
                {"std", Align::Right, Fit::Whole, 3},
                {""}});
   for (const NameRow& row : rows) {
-    std::vector<Cell> cells = cells_of(reader, row);
+    std::vector<Cell> cells = cells_of(reader, row, width > 0 && width < kNarrow);
     if (!is_utf8_terminal()) cells[3] = Cell("");
     table.add(std::move(cells));
   }

@@ -31,6 +31,6 @@ struct NameRow {
 // What the program recorded by itself first, parameters and buffers last.
 std::vector<NameRow> name_rows(const std::vector<NameSummary>& summaries, const Reader& reader, bool is_folded);
 
-report::Table names_table(const std::vector<NameRow>& rows, const Reader& reader);
+report::Table names_table(const std::vector<NameRow>& rows, const Reader& reader, std::size_t width);
 
 }  // namespace tenscope::cli

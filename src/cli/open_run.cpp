@@ -34,10 +34,19 @@ fs::path find_run(const std::string& path) {
                                                did_you_mean(fs::path(path).filename().string(), candidates)));
 }
 
-Reader open_run(const std::string& path) { return Reader(find_run(path)); }
+fs::path find_run_folder(const std::string& path) {
+  fs::path found = find_run(path);
+  std::error_code error;
+  if (fs::is_regular_file(found, error))
+    throw Error(ErrorCode::NotFound, fmt::format("{} is a file, not a run{}: view, diff and explain take files", path,
+                                                 store::part_of_run(found)));
+  return found;
+}
+
+Reader open_run(const std::string& path) { return Reader(find_run_folder(path)); }
 
 std::vector<fs::path> find_runs(const std::string& path) {
-  std::vector<fs::path> runs = list_runs(find_run(path));
+  std::vector<fs::path> runs = list_runs(find_run_folder(path));
   if (runs.empty())
     throw Error(ErrorCode::NotFound, fmt::format("there is no run in '{}'{}", path, store::part_of_run(path)));
   return runs;
@@ -57,9 +66,8 @@ std::string find_name(const Reader& reader, const std::string& pattern) {
   }
   if (matches.size() == 1) return matches.front();
   if (matches.empty()) {
-    throw Error(ErrorCode::NotFound,
-                fmt::format("there is no '{}' in the run{}: {}{}", pattern, did_you_mean(pattern, names),
-                            reader.path().string(), losses_hint(reader)));
+    throw Error(ErrorCode::NotFound, fmt::format("there is no '{}' in {}{}{}", pattern, reader.path().string(),
+                                                 did_you_mean(pattern, names), losses_hint(reader)));
   }
   std::string list;
   for (std::size_t i = 0; i < std::min<std::size_t>(5, matches.size()); ++i) list += (i > 0 ? ", " : "") + matches[i];

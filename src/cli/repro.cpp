@@ -34,7 +34,7 @@ Action prepare_repro(CLI::App& app) {
   app.add_option("--rank", options->rank, "With --call: as this rank recorded it")->needs(call);
   app.add_option("-o,--output", options->output, "With --call: the folder to make")->needs(call);
   return [options](const Output& output) -> int {
-    std::vector<std::string> words = {find_run(options->run).string()};
+    std::vector<std::string> words = {find_run_folder(options->run).string()};
     const auto add = [&words](const char* word, const std::optional<std::int64_t>& number) {
       if (number) words.insert(words.end(), {word, std::to_string(*number)});
     };

@@ -68,9 +68,11 @@ void write_event_head(JsonWriter& json, const Reader& reader, EventId id, const 
 
 std::string statistics_text(const TensorRecord& tensor, bool color) {
   const Stats& stats = tensor.stats;
-  std::string text = fmt::format("min {}  max {}  mean {}  std {}  l2 {}  absmax {}\n", extreme_text(tensor, false),
-                                 extreme_text(tensor, true), number_text(stats.mean), number_text(stats.std),
-                                 number_text(stats.l2), number_text(stats.abs_max));
+  std::string text;
+  if (!std::isnan(stats.min))
+    text = fmt::format("min {}  max {}  mean {}  std {}  l2 {}  absmax {}\n", extreme_text(tensor, false),
+                       extreme_text(tensor, true), number_text(stats.mean), number_text(stats.std),
+                       number_text(stats.l2), number_text(stats.abs_max));
   text += fmt::format("elements {}  zero {}  subnormal {}", stats.count, stats.zero, stats.subnormal);
   if (stats.nan > 0) text += "  " + toned(fmt::format("NaN {}", stats.nan), Tone::Red, color);
   if (stats.pos_inf > 0) text += "  " + toned(fmt::format("+Inf {}", stats.pos_inf), Tone::Red, color);

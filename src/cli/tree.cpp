@@ -62,9 +62,10 @@ std::string tensor_text(const TensorRecord& tensor, bool color) {
     return fmt::format("{}  {}", toned(*number, is_bad ? kBad : Tone::Plain, color),
                        toned(fmt::format("{}{}", to_string(tensor.dtype), shape_text(tensor.shape)), kFaint, color));
   }
-  std::string text =
-      fmt::format("{}{}  min {}  max {}  mean {}", to_string(tensor.dtype), shape_text(tensor.shape),
-                  extreme_text(tensor, false), extreme_text(tensor, true), number_text(tensor.stats.mean));
+  std::string text = fmt::format("{}{}", to_string(tensor.dtype), shape_text(tensor.shape));
+  if (!std::isnan(tensor.stats.min))
+    text += fmt::format("  min {}  max {}  mean {}", extreme_text(tensor, false), extreme_text(tensor, true),
+                        number_text(tensor.stats.mean));
   if (tensor.stats.nan > 0) text += toned(fmt::format("  NaN {}", tensor.stats.nan), kBad, color);
   const std::int64_t infinite = tensor.stats.pos_inf + tensor.stats.neg_inf;
   if (infinite > 0) text += toned(fmt::format("  Inf {}", infinite), kBad, color);

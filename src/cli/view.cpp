@@ -110,6 +110,11 @@ int view(const Options& options, const Output& output) {
   viewer::Viewer viewer(a, b, {.diff = {}, .shown_paths = {output.url_of(a), output.url_of(b)}});
   if (!options.page.empty()) {
     viewer::write_page(viewer, options.page);
+    if (output.json) {
+      std::string text;
+      JsonWriter(text).begin_object().key("file").text(options.page).end_object();
+      print_json(text);
+    }
     return kFine;
   }
   server::Server server([&viewer](std::string_view target) { return viewer.answer(target); },
@@ -129,8 +134,8 @@ int view(const Options& options, const Output& output) {
 
 Action prepare_view(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("A", options->a, "A run, a folder of runs, or a file of tensors (default: runs/, else this folder)");
-  app.add_option("B", options->b, "Another run or file: how it differs from A");
+  app.add_option("a", options->a, "A run, a folder of runs, or a file of tensors (default: runs/, else this folder)");
+  app.add_option("b", options->b, "Another run or file: how it differs from the first");
   app.add_option("--port", options->port, "The port to listen on (default: 8765, or another that is free)")
       ->check(CLI::Range(1, 65535));
   app.add_option("--host", options->host, "The address or name to listen on (default: 127.0.0.1, this machine alone)");

@@ -19,7 +19,7 @@ void become_zoom(const std::string& a, const std::string& b, const RunDiffFlags&
   if (diff.rows || !diff.html.empty() || !diff.dask.empty() || !diff.write_map.empty())
     throw Error(ErrorCode::InvalidArgument,
                 "--zoom does not go with --rows, --html, --dask and --write-map: run diff with these by itself");
-  words.insert(words.begin(), {find_run(a).string(), find_run(b).string()});
+  words.insert(words.begin(), {find_run_folder(a).string(), find_run_folder(b).string()});
   for (const std::string& rule : read_map(diff)) words.insert(words.end(), {"--map", rule});
   if (diff.tolerance) words.insert(words.end(), {"--tolerance", fmt::format("{}", *diff.tolerance)});
   if (!diff.noise.empty()) words.insert(words.end(), {"--noise", diff.noise});

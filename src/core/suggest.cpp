@@ -61,11 +61,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::vector<std::string> nearest(std::string_view word, std::span<const std::string> candidates, std::size_t limit) {
-  constexpr std::size_t kLongest = 256;
+  constexpr std::size_t kLongest = 256;  // nobody types a longer one, and it would hide the message
   std::vector<std::pair<std::size_t, const std::string*>> scored;
   const std::string wanted = lower(word.substr(0, kLongest));
   for (const std::string& candidate : candidates) {
-    const std::size_t score = distance(wanted, lower(candidate.substr(0, kLongest)));
+    if (candidate.size() > kLongest) continue;
+    const std::size_t score = distance(wanted, lower(candidate));
     if (score < kFar) scored.emplace_back(score, &candidate);
   }
   std::stable_sort(scored.begin(), scored.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

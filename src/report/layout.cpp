@@ -107,6 +107,7 @@ std::string shortened(std::string_view text, std::size_t width) {
 }
 
 std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::size_t first) {
+  constexpr std::size_t kLongestCell = 24;  // "absmax 4.70878" between two spaces each is not broken
   if (width == 0 || first + display_width(text) <= width) return {std::string(text)};
   std::vector<std::string> lines;
   std::string line;
@@ -115,7 +116,11 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::
   for (std::size_t begin = 0; begin <= text.size();) {
     std::size_t end = begin;
     while (end < text.size() && text[end] == ' ') ++end;  // spaces belong to the word behind them
-    end = std::min(text.find(' ', end), text.size());
+    const std::size_t start = end;
+    end = std::min(text.find(' ', start), text.size());
+    if (start >= begin + 2)
+      if (const std::size_t cell = std::min(text.find("  ", start), text.size()); cell - start <= kLongestCell)
+        end = cell;
     std::string_view word = text.substr(begin, end - begin);
     if (has_word && used + display_width(word) > width) {
       lines.push_back(std::move(line));
@@ -140,8 +145,8 @@ std::string fitted(const std::string& line, std::size_t width) {
   if (text.starts_with("tenscope ") || width < 2 * indent) return line;
   std::string result = line.substr(0, begin);
   bool is_first = true;
-  for (const std::string& one : wrapped(text, width - indent)) {
-    result += (is_first ? "" : "\n" + std::string(indent, ' ')) + shortened(one, width - indent);
+  for (const std::string& one : wrapped(text, width - indent, begin > indent ? begin - indent : 0)) {
+    result += (is_first ? "" : "\n" + std::string(indent, ' ')) + shortened(one, width - (is_first ? begin : indent));
     is_first = false;
   }
   return result;

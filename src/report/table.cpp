@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kGap = 2;
 constexpr std::size_t kLongName = 100;  // in a table of any width, a longer one does not move the other columns
 constexpr std::size_t kMostHtmlRows = 200, kLongestHtmlCell = 200;
-constexpr std::size_t kFullName = 48, kReadableName = 24, kLeastName = 12, kLeastWords = 24;
+constexpr std::size_t kFullName = 48, kReadableName = 20, kLeastName = 12, kLeastWords = 24;
 
 }  // namespace
 

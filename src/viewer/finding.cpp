@@ -63,7 +63,7 @@ class FindingWriter {
   void write(const CheckReport& report) {
     const bool has_looked = report.has_looked();
     const std::string_view verdict = !has_looked ? "nothing" : report.is_healthy() ? "healthy" : "unhealthy";
-    std::string headline = "healthy: no rule holds";
+    std::string headline = "healthy: nothing found";
     if (!has_looked)
       headline = "nothing was looked at: the run has nothing that a rule is about";
     else if (!report.findings.empty())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tenscope import _core, remote
-from tenscope.comparing import parts
+from tenscope.comparing import parts, table
 from tenscope.errors import UsageError
 from tenscope.notebook import markup
 from tenscope.reading import page
@@ -32,10 +33,19 @@ class Diff:
     json               the whole as plain data, as `tenscope diff --json` gives it (docs/diff.md)
     """
 
-    def __init__(self, text: str, document: str, html: str, strict: bool, make_page: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        text: str,
+        document: str,
+        html: str,
+        strict: bool,
+        make_page: Callable[[int], str],
+        make_frame: Callable[[], Any],
+    ) -> None:
         self._text = text
         self._html = html
         self._make_page = make_page
+        self._make_frame = make_frame
         self.json: dict[str, Any] = json.loads(document)
         readable = json.loads(document, object_hook=lambda members: SimpleNamespace(**members))
         self.verdict: str = readable.verdict
@@ -64,6 +74,15 @@ class Diff:
 
     def __repr__(self) -> str:
         return f"<tenscope.Diff {self._text.splitlines()[0]}>"
+
+    def frame(self) -> Any:
+        """Every value of both runs with its partner, verdict and error, as a pandas DataFrame, a row each
+        (docs/frames.md). Compares the runs once more."""
+        return self._make_frame()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The same for pyarrow, Polars and DuckDB; by pandas, which needs pyarrow for it."""
+        return self.frame().__arrow_c_stream__(requested_schema)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Writes what `tenscope view` shows of both runs as one page that needs nothing else."""
@@ -110,6 +129,10 @@ def diff(
     executor   compares ranks by tasks of this executor, one of concurrent.futures or like them (docs/parallel.md)
     progress   is called with how much is done, from 0 to 1
     """
+    if tolerance is not None and not isinstance(tolerance, numbers.Real):
+        raise TypeError(f"a tolerance is a number, not {tolerance!r}")
+    if not isinstance(map, Iterable):
+        raise TypeError(f"a map is a text like 'blocks.*=layers.*', or several, not {map!r}")
     rules = [map] if isinstance(map, str) else list(map)
     keys = rows.split(",") if isinstance(rows, str) else list(rows)
     chosen = None if ranks is None else sorted(set(ranks))
@@ -145,7 +168,15 @@ def diff(
                 ranks=chosen or [],
             )  # fmt: skip
 
-    return Diff(*_shown(found, places), strict, make_page)
+    def make_frame() -> Any:
+        with remote.reading(*places, all_ranks=chosen is None):
+            found = ([], [], [])
+            if not keys:
+                folders = [place.path for place in places]
+                found = _core.diff_pairs(*folders, rules, tolerance, prefix, chosen or [], profile)
+            return table.frame(*found)
+
+    return Diff(*_shown(found, places), strict, make_page, make_frame)
 
 
 def _place(run: Any) -> remote.Place:

@@ -15,6 +15,7 @@ import signal
 import sys
 import types
 
+from tenscope import command_line
 from tenscope.errors import Error
 from tenscope.launch import autorun
 from tenscope.launch.options import Options
@@ -30,7 +31,7 @@ def _steps(text: str) -> tuple[int, int | None]:
         start = int(first or 0)
         return (start, int(end) if end else None) if colon else (start, start + 1)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST:END") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is no step and no range of steps like 2:5") from None
 
 
 def _where_of_ops(text: str) -> str:
@@ -53,70 +54,73 @@ def _positive(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tenscope run",
-        usage="tenscope run [options] script.py [args...]\n       tenscope run [options] -m module [args...]\n"
-        "       tenscope run [options] --onnx model.onnx --inputs x.npz",
-        description="Records a PyTorch script with no change to it, or an ONNX model.\n\nexamples:\n"
-        "  tenscope run train.py --epochs 1\n"
-        "  tenscope run --name baseline --steps 0:3 train.py\n"
-        "  tenscope run --stats -m package.train\n"
-        "  tenscope run --against runs/baseline train.py",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = command_line.Parser(
+        "run",
+        "Record a PyTorch script with no change to it, or an ONNX model",
+        examples=[
+            "tenscope run train.py --epochs 1",
+            "tenscope run --name baseline --steps 0:3 train.py",
+            "tenscope run --stats -m package.train",
+            "tenscope run --against runs/baseline train.py",
+        ],
+        usage=[
+            "tenscope run [options] script.py [args...]",
+            "tenscope run [options] -m module [args...]",
+            "tenscope run [options] --onnx model.onnx --inputs x.npz",
+        ],
     )
-    parser.add_argument("--out", default="runs", metavar="DIR", help="base folder (default: runs)")
-    parser.add_argument("--name", metavar="NAME", help="the run's folder in it (default: a timestamp)")
-    parser.add_argument("--replace", action="store_true", help="with --name: remove an earlier run of that name first")
-    parser.add_argument("--python", metavar="PYTHON", help="the interpreter to use (default: tenscope's own)")
-    parser.add_argument("--stats", action="store_true", help="keep statistics and fingerprints only, not the values")
+    parser.add_argument("--out", default="runs", metavar="DIR", help="Base folder (default: runs)")
+    parser.add_argument("--name", metavar="NAME", help="The run's folder in it (default: a timestamp)")
+    parser.add_argument("--replace", action="store_true", help="With --name: remove an earlier run of that name first")
+    parser.add_argument("--python", metavar="PYTHON", help="The interpreter to use (default: tenscope's own)")
+    parser.add_argument("--stats", action="store_true", help="Keep statistics and fingerprints only, not the values")
     parser.add_argument(
-        "--include", action="append", default=[], metavar="GLOB", help="only modules whose path matches"
+        "--include", action="append", default=[], metavar="GLOB", help="Only modules whose path matches"
     )
-    parser.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="no modules whose path matches")
-    parser.add_argument("--every", type=_positive, default=1, metavar="N", help="only each N-th step")
-    parser.add_argument("--steps", type=_steps, default=(0, None), metavar="A:B", help="only steps A to B-1")
+    parser.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="No modules whose path matches")
+    parser.add_argument("--every", type=_positive, default=1, metavar="N", help="Only each N-th step")
+    parser.add_argument("--steps", type=_steps, default=(0, None), metavar="A:B", help="Only steps A to B-1")
     parser.add_argument(
-        "--max-bytes", type=_size, default=0, metavar="SIZE", help="a budget for each process: 500M, '2 GB'"
+        "--max-bytes", type=_size, default=0, metavar="SIZE", help="A budget for each process: 500M, '2 GB'"
     )
-    parser.add_argument("--no-sources", action="store_true", help="do not keep the text of the code that is recorded")
+    parser.add_argument("--no-sources", action="store_true", help="Do not keep the text of the code that is recorded")
     parser.add_argument(
         "--ops",
         action="append",
         default=[],
         type=_where_of_ops,
         metavar="WHERE",
-        help="every torch operation inside modules whose path matches; :data, :loss, :optimizer: around them; :all",
+        help="Every torch operation inside modules whose path matches; :data, :loss, :optimizer: around them; :all",
     )
-    parser.add_argument("--ops-steps", type=_steps, default=(0, None), metavar="A:B", help="operations of these steps")
-    parser.add_argument("--ops-call", type=int, metavar="N", help="operations of this call of the modules")
+    parser.add_argument("--ops-steps", type=_steps, default=(0, None), metavar="A:B", help="Operations of these steps")
+    parser.add_argument("--ops-call", type=int, metavar="N", help="Operations of this call of the modules")
     keeps = parser.add_mutually_exclusive_group()
-    keeps.add_argument("--ops-stats", action="store_true", help="statistics only of what operations return")
-    keeps.add_argument("--ops-values", action="store_true", help="what operations return in full, also with --stats")
-    parser.add_argument("--eager", action="store_true", help="run what torch.compile compiles as plain Python")
-    parser.add_argument("--oracle", metavar="MODULE", help="make a call of this module once more, in a wider type")
-    parser.add_argument("--oracle-call", type=int, default=0, metavar="N", help="which call of it (default: 0)")
-    parser.add_argument("--end-after", type=int, metavar="STEP", help="end the program when this step is over")
+    keeps.add_argument("--ops-stats", action="store_true", help="Statistics only of what operations return")
+    keeps.add_argument("--ops-values", action="store_true", help="What operations return in full, also with --stats")
+    parser.add_argument("--eager", action="store_true", help="Run what torch.compile compiles as plain Python")
+    parser.add_argument("--oracle", metavar="MODULE", help="Make a call of this module once more, in a wider type")
+    parser.add_argument("--oracle-call", type=int, default=0, metavar="N", help="Which call of it (default: 0)")
+    parser.add_argument("--end-after", type=int, metavar="STEP", help="End the program when this step is over")
     parser.add_argument(
-        "--noise", type=_positive, metavar="N", help="then run it N times again and measure how much rounding moves"
+        "--noise", type=_positive, metavar="N", help="Then run it N times again and measure how much rounding moves"
     )
-    parser.add_argument("--move", type=int, metavar="SEED", help="move parameters and inputs by half a unit at random")
-    parser.add_argument("--other-kernels", action="store_true", help="compute attention by torch's other kernels")
-    against = parser.add_argument_group("compare with an earlier run while it runs")
-    against.add_argument("--against", metavar="RUN", help="the reference; what is equal is kept without its values")
+    parser.add_argument("--move", type=int, metavar="SEED", help="Move parameters and inputs by half a unit at random")
+    parser.add_argument("--other-kernels", action="store_true", help="Compute attention by torch's other kernels")
+    against = parser.add_argument_group("Compare with an earlier run while it runs")
+    against.add_argument("--against", metavar="RUN", help="The reference; what is equal is kept without its values")
     where = against.add_mutually_exclusive_group()
-    where.add_argument("--stop", action="store_true", help="where they part: report, and end (default)")
-    where.add_argument("--pdb", action="store_true", help="where they part: a debugger, with both tensors as a and b")
-    where.add_argument("--keep-going", action="store_true", help="report at the end")
-    against.add_argument("--prefix", action="store_true", help="ending earlier than the reference is no difference")
-    against.add_argument("--tolerance", type=float, metavar="X", help="largest harmless difference, as of diff")
-    onnx = parser.add_argument_group("an ONNX model, run by ONNX Runtime")
-    onnx.add_argument("--onnx", metavar="MODEL", help="the model; --include and --exclude are for names of tensors too")
+    where.add_argument("--stop", action="store_true", help="Where they part: report, and end (default)")
+    where.add_argument("--pdb", action="store_true", help="Where they part: a debugger, with both tensors as a and b")
+    where.add_argument("--keep-going", action="store_true", help="Report at the end")
+    against.add_argument("--prefix", action="store_true", help="Ending earlier than the reference is no difference")
+    against.add_argument("--tolerance", type=float, metavar="X", help="Largest harmless difference, as of diff")
+    onnx = parser.add_argument_group("An ONNX model, run by ONNX Runtime")
+    onnx.add_argument("--onnx", metavar="MODEL", help="The model; --include and --exclude are for names of tensors too")
     onnx.add_argument(
         "--inputs", action="append", default=[], metavar="[NAME=]FILE", help=".npz, .safetensors, or .npy for one input"
     )
-    onnx.add_argument("--chunk", type=_positive, metavar="N", help="at most N tensors at a time, a run for each part")
-    onnx.add_argument("--optimised", action="store_true", help="the graph as ONNX Runtime optimises it")
+    onnx.add_argument("--chunk", type=_positive, metavar="N", help="At most N tensors at a time, a run for each part")
+    onnx.add_argument("--optimised", action="store_true", help="The graph as ONNX Runtime optimises it")
     return parser
 
 
@@ -174,8 +178,7 @@ def _run_onnx(parser: argparse.ArgumentParser, options: argparse.Namespace, prog
 
         folder = command.run(options)
     except (Error, ImportError) as error:
-        sys.stderr.write(f"tenscope run: {error}\n")
-        sys.exit(2)
+        sys.exit(command_line.trouble(error, False))
     if not announce.is_quiet():
         say(f"recorded into {shown_path(folder)}; next: tenscope ls {shown_path(folder)}")
 
@@ -291,8 +294,7 @@ def _become(python: str, words: list[str]) -> None:
     try:
         os.execvp(python, [python, "-m", "tenscope.run", *rest])
     except OSError as error:
-        sys.stderr.write(f"tenscope run: cannot start Python: {error.strerror}: {python}\n")
-        sys.exit(2)
+        sys.exit(command_line.trouble(f"cannot start Python: {error.strerror}: {python}", False))
 
 
 def _why_not(path: str) -> str:

@@ -8,7 +8,6 @@ diff` judges differences by it. docs/noise.md is the contract.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
@@ -21,7 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenscope import _core
+from tenscope import _core, command_line
 from tenscope.errors import Error
 from tenscope.launch.again import Program
 from tenscope.metadata.repro import Trouble
@@ -186,24 +185,27 @@ def _is_run(path: str) -> bool:
 
 
 def main(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="tenscope noise",
-        usage="tenscope noise [--runs N] RUN\n       tenscope noise [--runs N] [options of tenscope run] script.py ...",
-        description="Runs a recorded program again with harmless changes and measures how far each\nvalue moves; "
-        "given a script, records it first.\n\n"
-        "examples:\n  tenscope noise runs/good && tenscope diff runs/good runs/new\n  tenscope noise --runs 5 train.py",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = command_line.Parser(
+        "noise",
+        "Run a recorded program again with harmless changes and measure how much rounding moves each of its values; "
+        "given a script, record it first",
+        examples=["tenscope noise runs/good && tenscope diff runs/good runs/new", "tenscope noise --runs 5 train.py"],
+        usage=[
+            "tenscope noise [--runs N] RUN",
+            "tenscope noise [--runs N] [options of tenscope run] script.py [args...]",
+        ],
     )
-    parser.add_argument("--runs", type=int, default=3, metavar="N", help="how many times, with changes (default: 3)")
-    parser.add_argument("--output", action="store_true", help="show what the program prints, on stderr")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="How many times, with changes (default: 3)")
+    parser.add_argument("--output", action="store_true", help="Show what the program prints, on stderr")
+    parser.add_argument("--json", action="store_true", help="Answer with one JSON document")
     given, rest = parser.parse_known_args(words)
     if given.runs < 1:
         parser.error("--runs needs a number from 1 on")
     if not rest:
         parser.error("which run, or which script?")
     if not _is_run(rest[0]):
+        if not os.path.exists(rest[0]) and not rest[0].startswith("-"):
+            parser.error(f"there is no run or script {rest[0]!r}")
         if given.json or given.output:
             parser.error(f"--json and --output are for a run that is there already: {rest[0]}")
         # The command that the run keeps is that of the program.
@@ -213,13 +215,10 @@ def main(words: list[str]) -> int:
     try:
         told = measure(rest[0], given.runs, given.output)
     except (Trouble, Error, OSError) as error:
-        if given.json:
-            print(json.dumps({"error": str(error)}))
-        sys.stderr.write(f"tenscope noise: {error}\n")
-        return 2
+        return command_line.trouble(error, given.json)
     print(json.dumps(told) if given.json else in_words(told))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command_line.run(main))

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tenscope import _core
+from tenscope import _core, command_line
 from tenscope.errors import Error
 from tenscope.launch.again import Program
 from tenscope.launch.blamed_call import IN_MODULE, blamed_call, judge, offer
@@ -169,13 +169,10 @@ def main(words: list[str]) -> int:
         a, b = Program("A", given.a, given.a_command), Program("B", given.b, given.b_command)
         code, text, document = zoom(a, b, options)
     except (Trouble, Error, OSError) as error:
-        if given.json:
-            print(json.dumps({"error": str(error)}))
-        sys.stderr.write(f"tenscope zoom: {error}\n")
-        return 2
+        return command_line.trouble(error, given.json)
     print(json.dumps(document) if given.json else _core.fitted(text, options.width).rstrip())
     return code
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command_line.run(main))

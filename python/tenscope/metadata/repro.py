@@ -16,6 +16,7 @@ import stat
 import sys
 from pathlib import Path
 
+from tenscope import command_line
 from tenscope.metadata import git, packages, runtime
 from tenscope.metadata.store import NEW_FILES_PATCH, PATCH, excluded_folders
 
@@ -324,9 +325,8 @@ def main(argv: list[str] | None = None) -> int:
             last = what
         return 0
     except (Trouble, git.GitError) as error:
-        print(f"tenscope: {error}", file=sys.stderr)
-        return 2
+        return command_line.trouble(error, options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line.run(main))

@@ -12,11 +12,11 @@ import json
 import os
 import re
 import shutil
-import sys
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tenscope import command_line
 from tenscope.errors import Error
 from tenscope.metadata.case_script import CannotWrite, Expressions, literal, names
 from tenscope.metadata.main_code import needed_code
@@ -396,8 +396,7 @@ def main(options) -> int:
     try:
         case = make_case(newest_run(options.run), options.call, target, **which)
     except (Trouble, Error, OSError) as error:
-        print(f"tenscope: {error}", file=sys.stderr)
-        return 2
+        return command_line.trouble(error, options.json)
     call = case.call
     told = {
         "into": str(target), "files": case.files, "module": call.path, "class": call.enter.cls, "step": call.enter.step,

@@ -93,7 +93,7 @@ def _head(run: Recording) -> str:
     state = run.state
     ranks = f", ranks {ranges(run.ranks)}" if len(run.ranks) > 1 else ""
     steps = run.steps()
-    return f"{run.url or run.path}: {len(run)} events, {names} names, steps {ranges(steps) or 'none'}{ranks}, {state}"
+    return f"{run.url or run.path}: {len(run):,} events, {names} names, steps {ranges(steps) or 'none'}{ranks}, {state}"
 
 
 def _troubles(run: Recording) -> list[str]:

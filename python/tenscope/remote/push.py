@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tenscope.errors import BY_CODE, Error, IoError, UsageError
+from tenscope import command_line
+from tenscope.errors import Error, IoError, UsageError
 from tenscope.reading.show import size as size_text
 from tenscope.remote import checksums, is_url
 from tenscope.remote import snapshot as snapshots
@@ -253,11 +254,7 @@ def main(argv: list[str] | None = None) -> int:
         _tell("interrupted; what was sent is kept, and another push goes on from there")
         return 2
     except (Error, OSError) as error:
-        if options.json:
-            code = next((code for code, kind in BY_CODE.items() if isinstance(error, kind)), "Io")
-            print(json.dumps({"error": {"code": code, "message": str(error)}}))
-        _tell(str(error))
-        return 2
+        return command_line.trouble(error, options.json)
     if options.progress:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     print(json.dumps(vars(done)) if options.json else done)
@@ -275,4 +272,4 @@ def _show(done: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line.run(main))

@@ -14,7 +14,7 @@ import sys
 import threading
 
 from tenscope import remote
-from tenscope.errors import BY_CODE, Error
+from tenscope.errors import Error, code_of
 
 
 def main(arguments: list[str]) -> int:
@@ -59,9 +59,8 @@ def _send(connection: socket.socket, *lines: str) -> None:
 
 
 def _line(error: Exception) -> str:
-    codes = [code for code, kind in BY_CODE.items() if isinstance(error, kind)] if isinstance(error, Error) else []
     text = " ".join(str(error).split()) or type(error).__name__
-    return f"{codes[0] if codes else 'Io'} {text}"
+    return f"{code_of(error) if isinstance(error, Error) else 'Io'} {text}"
 
 
 if __name__ == "__main__":

@@ -262,7 +262,7 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
 const kGoodTitles: Record<string, string> = {
   equal: "All that both have is equal, bit for bit",
   noise: "Nothing but rounding noise",
-  healthy: "No rule of tenscope check holds",
+  healthy: "tenscope check finds nothing",
   nothing: "Nothing could be compared",
   unknown: "Not enough was kept to say more",
 };
