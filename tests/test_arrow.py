@@ -392,6 +392,10 @@ def test_parquet(much, tmp_path):
     assert table.schema.equals(pa.schema(much))
     check(table, much)
     assert [path.name for path in tmp_path.iterdir()] == ["events.parquet"]
+    group = pyarrow.parquet.read_metadata(tmp_path / "events.parquet").row_group(0)
+    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+    assert columns["name"].has_dictionary_page
+    assert not columns["fingerprint"].has_dictionary_page and not columns["mean"].has_dictionary_page
 
 
 @pytest.mark.parametrize("ending", [".arrow", ".feather"])

@@ -42,15 +42,25 @@ SketchBuilder::SketchBuilder(DType dtype, std::span<const std::int64_t> shape, c
   }
 }
 
+// Of an element's first component, in the whole.
+std::int64_t SketchBuilder::index_of(std::int64_t element) const noexcept {
+  std::int64_t rest = element / run_, index = start_ + element % run_;
+  for (std::size_t axis = rank_; axis-- > 0; rest /= shape_[axis]) index += rest % shape_[axis] * strides_[axis];
+  return index * parts_;
+}
+
+std::int64_t SketchBuilder::whole_blocks_at(std::int64_t begin, std::int64_t count) const noexcept {
+  if (count * parts_ % kSketchBlock != 0 || count > run_ - begin % run_) return -1;
+  const std::int64_t index = index_of(begin);
+  return index % kSketchBlock == 0 ? index / kSketchBlock : -1;
+}
+
 void SketchBuilder::add(std::int64_t begin, std::int64_t count, const std::byte* bytes, bool are_finite) noexcept {
   add_blocks_ = (are_finite ? table_.add_finite : table_.add_any)[static_cast<std::size_t>(dtype_)];
   const auto item = static_cast<std::int64_t>(item_size(dtype_));
   while (count > 0) {
-    std::int64_t rest = begin / run_;
-    const std::int64_t in_run = begin % run_, now = std::min(count, run_ - in_run);
-    std::int64_t index = start_ + in_run;
-    for (std::size_t axis = rank_; axis-- > 0; rest /= shape_[axis]) index += rest % shape_[axis] * strides_[axis];
-    add_run(index * parts_, now * parts_, bytes);
+    const std::int64_t now = std::min(count, run_ - begin % run_);
+    add_run(index_of(begin), now * parts_, bytes);
     begin += now;
     count -= now;
     bytes += now * item;

@@ -31,7 +31,13 @@ class SketchBuilder {
   void add(std::int64_t begin, std::int64_t count, const std::byte* bytes, bool are_finite = false) noexcept;
   Sketch finish() const noexcept { return sketch_; }
 
+  // For who adds them itself, to sums(): the number of the first block that the elements [begin, begin + count) fill,
+  // or -1 where they are not whole blocks behind each other.
+  std::int64_t whole_blocks_at(std::int64_t begin, std::int64_t count) const noexcept;
+  double* sums() noexcept { return sketch_.sums.data(); }
+
  private:
+  std::int64_t index_of(std::int64_t element) const noexcept;
   void add_run(std::int64_t index, std::int64_t count, const std::byte* bytes) noexcept;
 
   const SketchTable& table_;

@@ -70,7 +70,7 @@ HWY_INLINE hn::Vec<D> zero_where_not_finite(D d, hn::Vec<D> v) {
 // The draws of some blocks. Behind the signs there are the bytes that LoadMaskBits may read.
 struct Draws {
   static constexpr std::int64_t kBlocks = 64;
-  std::uint64_t signs[kBlocks + 1] = {};
+  std::uint64_t signs[kBlocks + 1];
   std::uint64_t swaps[kBlocks];
 
   void draw(std::int64_t first, std::int64_t blocks) {
@@ -79,6 +79,7 @@ struct Draws {
       signs[i] = draw.signs;
       swaps[i] = draw.swap;
     }
+    signs[blocks] = 0;
   }
 };
 
@@ -148,47 +149,74 @@ HWY_INLINE void add_batch(double* HWY_RESTRICT sums, const Draws& draws, std::in
   }
 }
 
-// Integers of 8 and 16 bits: the sums of a batch fit integers of twice the width, and so are exact.
+// Integers of 8 and 16 bits are summed as unsigned ones of twice the width, the even and the odd ones of a vector
+// apart, with a bias that makes signed ones positive. What is subtracted is added with all its bits turned, as maximum
+// - x; how often that was so is counted for each sum. So the sums of a batch are exact.
 template <class T>
 constexpr bool kIsSmallInteger = kIsInteger<T> && sizeof(T) <= 2;
 
+// What exchanges the bytes within 16 of them, and these within a vector, by an exclusive or of their places.
+struct Exchanges {
+  alignas(64) std::uint8_t bytes[16][64];
+  alignas(64) std::uint32_t words[4][16];
+};
+constexpr Exchanges kExchanges = [] {
+  Exchanges result{};
+  for (std::uint32_t swap = 0; swap < 16; ++swap)
+    for (std::uint32_t i = 0; i < 64; ++i) result.bytes[swap][i] = static_cast<std::uint8_t>((i ^ swap) % 16);
+  for (std::uint32_t swap = 0; swap < 4; ++swap)
+    for (std::uint32_t i = 0; i < 16; ++i) result.words[swap][i] = i ^ swap << 2;
+  return result;
+}();
+
 template <class T>
 HWY_INLINE void add_small_batch(double* HWY_RESTRICT sums, const Draws& draws, std::int64_t blocks, const T* p) {
-  using Narrow = std::conditional_t<std::is_same_v<T, Bool>, std::uint8_t, T>;
-  using Wide = std::conditional_t<sizeof(T) == 1, std::int16_t, std::int32_t>;
-  static_assert(Draws::kBlocks * std::numeric_limits<Narrow>::max() <= std::numeric_limits<Wide>::max());
+  using Narrow = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>;
+  using Wide = std::conditional_t<sizeof(T) == 1, std::uint16_t, std::uint32_t>;
+  constexpr std::int32_t kMax = std::numeric_limits<Narrow>::max();
+  constexpr std::int32_t kBias = std::is_signed_v<T> ? kMax / 2 + 1 : 0;
+  static_assert(Draws::kBlocks * kMax <= std::numeric_limits<Wide>::max());
   const hn::ScalableTag<Narrow> d;
   const hn::ScalableTag<Wide> wide;
-  const hn::Half<decltype(d)> half;
   const hn::Repartition<std::uint8_t, decltype(d)> bytes;
   const hn::Repartition<std::uint32_t, decltype(d)> words;
-  const std::size_t size = hn::Lanes(bytes), lanes = hn::Lanes(d), wide_lanes = hn::Lanes(wide);
-  const auto in_quarter =
-      hn::And(hn::Iota(bytes, 0), hn::Set(bytes, std::uint8_t{15}));  // 16 bytes are exchanged alone
-  HWY_ALIGN Wide totals[kSketchBlock];
+  const std::size_t size = hn::Lanes(bytes), lanes = hn::Lanes(d);
+  HWY_ALIGN Wide evens[kSketchBlock / 2], odds[kSketchBlock / 2];
+  HWY_ALIGN Narrow subtracted[kSketchBlock];
   for (std::size_t place = 0; place < kSketchBlock; place += lanes) {
-    auto sum0 = hn::Zero(wide), sum1 = hn::Zero(wide);
+    auto even = hn::Zero(wide), odd = hn::Zero(wide);
+    auto count = hn::Zero(d);
     for (std::int64_t i = 0; i < blocks; ++i) {
       const std::size_t swap = draws.swaps[i] * sizeof(T), lower = swap & (size - 1);
       const std::size_t from = place ^ ((swap - lower) / sizeof(T));
-      auto v = hn::BitCast(bytes, hn::LoadU(d, reinterpret_cast<const Narrow*>(p + i * kSketchBlock + from)));
-      v = hn::TableLookupBytes(v, hn::Xor(in_quarter, hn::Set(bytes, static_cast<std::uint8_t>(lower & 15))));
+      auto v = hn::LoadU(bytes, reinterpret_cast<const std::uint8_t*>(p + i * kSketchBlock + from));
+      v = hn::TableLookupBytes(v, hn::Load(bytes, kExchanges.bytes[lower % 16]));
       if (size > 16) {
-        const auto order = hn::Xor(hn::Iota(words, 0), hn::Set(words, static_cast<std::uint32_t>(lower >> 4 << 2)));
-        v = hn::BitCast(bytes, hn::TableLookupLanes(hn::BitCast(words, v), hn::IndicesFromVec(words, order)));
+        const auto order = hn::IndicesFromVec(words, hn::Load(words, kExchanges.words[lower / 16]));
+        v = hn::BitCast(bytes, hn::TableLookupLanes(hn::BitCast(words, v), order));
       }
       auto elements = hn::BitCast(d, v);
       if constexpr (std::is_same_v<T, Bool>) elements = hn::Min(elements, hn::Set(d, Narrow{1}));
-      const auto low = hn::PromoteTo(wide, hn::LowerHalf(half, elements));
-      const auto high = hn::PromoteTo(wide, hn::UpperHalf(half, elements));
-      const std::uint64_t* signs = draws.signs + i;
-      sum0 = hn::IfThenElse(signs_at(wide, signs, place), hn::Sub(sum0, low), hn::Add(sum0, low));
-      sum1 = hn::IfThenElse(signs_at(wide, signs, place + wide_lanes), hn::Sub(sum1, high), hn::Add(sum1, high));
+      if constexpr (std::is_signed_v<T>) elements = hn::Xor(elements, hn::Set(d, static_cast<Narrow>(kBias)));
+      const auto signs = signs_at(d, draws.signs + i, place);
+      elements = hn::IfThenElse(signs, hn::Sub(hn::Set(d, static_cast<Narrow>(kMax)), elements), elements);
+      count = hn::IfThenElse(signs, hn::Add(count, hn::Set(d, Narrow{1})), count);
+      const auto pairs = hn::BitCast(wide, elements);
+      even = hn::Add(even, hn::And(pairs, hn::Set(wide, static_cast<Wide>(kMax))));
+      odd = hn::Add(odd, hn::ShiftRight<8 * sizeof(T)>(pairs));
     }
-    hn::StoreU(sum0, wide, totals + place);
-    hn::StoreU(sum1, wide, totals + place + wide_lanes);
+    hn::Store(even, wide, evens + place / 2);
+    hn::Store(odd, wide, odds + place / 2);
+    hn::Store(count, d, subtracted + place);
   }
-  for (std::size_t place = 0; place < kSketchBlock; ++place) sums[place] += totals[place];
+  std::int32_t totals[kSketchBlock];
+  for (std::size_t pair = 0; pair < kSketchBlock / 2; ++pair) {
+    totals[2 * pair] = static_cast<std::int32_t>(evens[pair]);
+    totals[2 * pair + 1] = static_cast<std::int32_t>(odds[pair]);
+  }
+  const auto bias = static_cast<std::int32_t>(kBias * blocks);
+  for (std::size_t place = 0; place < kSketchBlock; ++place)
+    sums[place] += totals[place] - bias - (kMax - 2 * kBias) * subtracted[place];
 }
 
 template <class T, bool kIsFinite>

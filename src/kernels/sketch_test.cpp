@@ -74,6 +74,11 @@ Sketch sketch_of(const std::vector<double>& values) {
   return sketch({values.data(), DType::F64, shape, {}});
 }
 
+// Random ones have infinities and NaN in every few KB: without the upper bit of the exponent they are finite.
+void make_finite(std::vector<std::byte>& bytes) {
+  for (auto& byte : bytes) byte &= std::byte{0xBF};
+}
+
 TEST(Sketch, IsTheSameBitForBitForEveryVectorUnitAndDType) {
   for (const auto& target : simd_targets()) {
     ASSERT_TRUE(use_simd_target(target));
@@ -81,16 +86,51 @@ TEST(Sketch, IsTheSameBitForBitForEveryVectorUnitAndDType) {
     std::mt19937_64 random(1);
     for (int d = 0; d < kDTypeCount; ++d) {
       const auto dtype = static_cast<DType>(d);
-      for (const std::int64_t count : {0, 1, 63, 64, 65, 1000, 5000}) {
-        SCOPED_TRACE(testing::Message() << to_string(dtype) << " " << count);
-        const auto bytes = random_bytes(static_cast<std::size_t>(count) * item_size(dtype), random);
-        const Shape shape{count};
+      for (const std::int64_t count : {0, 1, 63, 64, 65, 1000, 5000, 8192}) {
+        for (const bool are_finite : {false, true}) {
+          SCOPED_TRACE(testing::Message() << to_string(dtype) << " " << count << " finite " << are_finite);
+          auto bytes = random_bytes(static_cast<std::size_t>(count) * item_size(dtype), random);
+          if (are_finite) make_finite(bytes);
+          const Shape shape{count};
+          const TensorView view{bytes.data(), dtype, shape, {}};
+          const Sketch expected = reference(components(dtype, bytes));
+          EXPECT_EQ(sketch(view), expected);
+          Sketch beside;
+          summarize(view, nullptr, &beside);
+          EXPECT_EQ(beside, expected);
+        }
+      }
+    }
+  }
+  use_simd_target("");
+}
+
+// In the pass that takes the statistics, whether the part begins with a whole block of the sketch or not; one NaN is in
+// one of the blocks that are read at a time.
+TEST(Sketch, BesideTheStatisticsIsThatOfThePartAndChangesNoStatistics) {
+  for (const auto& target : simd_targets()) {
+    ASSERT_TRUE(use_simd_target(target));
+    SCOPED_TRACE(target);
+    std::mt19937_64 random(2);
+    for (int d = 0; d < kDTypeCount; ++d) {
+      const auto dtype = static_cast<DType>(d);
+      for (const std::int64_t offset : {std::int64_t{0}, std::int64_t{64}, std::int64_t{100}}) {
+        SCOPED_TRACE(testing::Message() << to_string(dtype) << " " << offset);
+        auto bytes = random_bytes(9000 * item_size(dtype), random);
+        make_finite(bytes);
+        std::fill_n(&bytes[6000 * item_size(dtype)], item_size(dtype), std::byte{0xFF});  // NaN, or -1
+        const Shape shape{9000}, whole{9100}, at{offset};
         const TensorView view{bytes.data(), dtype, shape, {}};
-        const Sketch expected = reference(components(dtype, bytes));
-        EXPECT_EQ(sketch(view), expected);
+        std::vector<double> elements(static_cast<std::size_t>(offset) * (kind_of(dtype) == DTypeKind::Complex ? 2 : 1));
+        for (const double x : components(dtype, bytes)) elements.push_back(x);
         Sketch beside;
-        summarize(view, nullptr, &beside);
-        EXPECT_EQ(beside, expected);
+        const Summary summary = summarize(view, nullptr, &beside, {whole, at});
+        EXPECT_EQ(beside, reference(elements));
+        const Stats alone = statistics(view);
+        for (const auto field : {&Stats::min, &Stats::max, &Stats::mean, &Stats::std, &Stats::l2})
+          EXPECT_EQ(summary.stats.*field, alone.*field);
+        for (const auto field : {&Stats::nan, &Stats::zero, &Stats::subnormal, &Stats::exact_max})
+          EXPECT_EQ(summary.stats.*field, alone.*field);
       }
     }
   }

@@ -2,7 +2,8 @@
 // foreach_target. Every type is widened to lanes of int32, int64, float or double for min and max, and on to double for
 // the moments, so nothing is lost. The fast pass takes no notice of NaN and infinity: they make the sum non-finite, and
 // only such a block is done again with masks. A tail shorter than a vector is filled up with the pivot, which adds
-// nothing to the moments; what it adds to the counts is taken off again.
+// nothing to the moments; what it adds to the counts is taken off again. Where an element becomes a double anyway, a
+// sketch is made in the same pass.
 #include <algorithm>
 #include <cstring>
 
@@ -16,6 +17,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/simd_target.hpp"
+#include "kernels/sketch_scalar.hpp"
 #include "kernels/stats_scalar.hpp"
 #include "kernels/widen-inl.h"
 
@@ -23,11 +25,77 @@ HWY_BEFORE_NAMESPACE();
 namespace tenscope::kernels::HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 
+// What else is done with the doubles of a block: nothing, or a sketch.
+struct NoSketch {
+  static constexpr bool kIsSketch = false;
+  HWY_INLINE void add(hn::Vec<DF64>) {}
+};
+
+// Each vector of 64 elements is added to another part of the 64 sums in memory, with its lanes exchanged and its signs:
+// the sums' places change and the elements' do not, so that both passes' work is done on the same registers.
+class Sketcher {
+ public:
+  static constexpr bool kIsSketch = true;
+
+  // The sums are aligned as vectors are.
+  HWY_INLINE Sketcher(double* HWY_RESTRICT sums, std::int64_t first) : sums_(sums), block_(first) {}
+
+  HWY_INLINE void begin_block() {
+    const BlockDraw draw(block_++);
+    const std::uint64_t lower = draw.swap & (hn::Lanes(DF64()) - 1);
+    const auto order = hn::Xor(hn::Iota(DI64(), 0), hn::Set(DI64(), static_cast<std::int64_t>(lower)));
+    exchange_ = hn::IndicesFromVec(DF64(), order);
+    upper_ = draw.swap - lower;
+    signs_ = draw.signs;
+    next_ = 0;
+  }
+
+  // The next elements of the block. Multiplied by the sign, they are added by units that conversions leave free.
+  HWY_INLINE void add(hn::Vec<DF64> x) {
+    const DF64 d;
+    const std::size_t place = next_ ^ upper_;
+    next_ += hn::Lanes(d);
+    double* sums = sums_ + place;
+    hn::Store(hn::MulAdd(hn::TableLookupLanes(x, exchange_), signs_from(place), hn::Load(d, sums)), d, sums);
+  }
+
+ private:
+  // Of the sums from `place` on: 1, or -1 where an element is subtracted.
+  HWY_INLINE hn::Vec<DF64> signs_from(std::size_t place) const {
+    const DF64 d;
+    const std::uint64_t signs = signs_ >> place;
+    if (hn::Lanes(d) <= 4) return hn::Load(d, kSigns[signs % 16].data());
+    const auto is_subtracted = hn::LoadMaskBits(d, reinterpret_cast<const std::uint8_t*>(&signs));
+    return hn::IfThenElse(is_subtracted, hn::Set(d, -1.0), hn::Set(d, 1.0));
+  }
+
+  // Four lanes by their bits.
+  alignas(32) static constexpr std::array<std::array<double, 4>, 16> kSigns = [] {
+    std::array<std::array<double, 4>, 16> signs{};
+    for (std::size_t bits = 0; bits < 16; ++bits)
+      for (std::size_t i = 0; i < 4; ++i) signs[bits][i] = (bits >> i & 1) != 0 ? -1 : 1;
+    return signs;
+  }();
+
+  double* HWY_RESTRICT sums_;
+  std::int64_t block_;
+  std::uint64_t signs_ = 0, upper_ = 0, next_ = 0;
+  decltype(hn::IndicesFromVec(DF64(), hn::Zero(DI64()))) exchange_ = hn::IndicesFromVec(DF64(), hn::Zero(DI64()));
+};
+
 // f(vector) over the block, `lanes` elements at a time; the last one filled up with `filler`. Returns how many were
-// filled.
-template <class T, class F>
-HWY_INLINE std::int64_t for_each_vector(const T* p, std::int64_t count, T filler, F&& f) {
+// filled. Where there is a sketch the block has whole blocks of it.
+template <class T, class F, class S = NoSketch>
+HWY_INLINE std::int64_t for_each_vector(const T* p, std::int64_t count, T filler, F&& f, S&& sketcher = S()) {
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(typename Widen<T>::D()));
+  if constexpr (std::remove_reference_t<S>::kIsSketch) {
+    for (const T* end = p + count; p < end; p += kSketchBlock) {
+      sketcher.begin_block();
+#pragma GCC unroll 8
+      for (std::int64_t i = 0; i < kSketchBlock; i += lanes) f(Widen<T>::load(p + i));
+    }
+    return 0;
+  }
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) f(Widen<T>::load(p + i));
   if (i == count) return 0;
@@ -46,10 +114,11 @@ struct Sums {
 
   explicit HWY_INLINE Sums(double about) : d(), pivot(hn::Set(d, about)) {}
 
-  template <class W, class V>
-  HWY_INLINE void add(V v) {
+  template <class W, class V, class S = NoSketch>
+  HWY_INLINE void add(V v, S&& sketcher = S()) {
     bool is_odd = false;
     W::for_each_double(v, [&](hn::Vec<DF64> x) HWY_ATTR {
+      sketcher.add(x);
       const auto delta = hn::Sub(x, pivot);
       if (is_odd) {
         sum1 = hn::Add(sum1, delta);
@@ -138,8 +207,8 @@ BlockStats block_stats_masked(const T* p, std::int64_t count) {
   return stats;
 }
 
-template <class T>
-BlockStats block_stats(const std::byte* bytes, std::int64_t count) {
+template <class T, class S>
+HWY_INLINE BlockStats block_stats_and(S&& sketcher, const std::byte* bytes, std::int64_t count) {
   using W = Widen<T>;
   using D = typename W::D;
   const D d;
@@ -166,23 +235,35 @@ BlockStats block_stats(const std::byte* bytes, std::int64_t count) {
   std::int64_t filled = 0;
   if constexpr (W::kIsFloat) {
     const auto min_normal = hn::Set(di, min_normal_bits<T>());
-    filled = for_each_vector<T>(p, count, pivot, [&](hn::Vec<D> v) HWY_ATTR {
-      low = hn::Min(low, v);
-      high = hn::Max(high, v);
-      small += hn::CountTrue(di, hn::Lt(absolute_bits(d, v), min_normal));
-      sums.template add<W>(v);
-    });
+    auto least_bits = hn::Set(di, std::numeric_limits<hn::TFromD<decltype(di)>>::max());
+    filled = for_each_vector<T>(
+        p, count, pivot,
+        [&](hn::Vec<D> v) HWY_ATTR {
+          low = hn::Min(low, v);
+          high = hn::Max(high, v);
+          const auto bits = absolute_bits(d, v);
+          if constexpr (sizeof(hn::TFromD<D>) == 4)
+            least_bits = hn::Min(least_bits, bits);
+          else  // of which only AVX-512 has a minimum
+            small += hn::CountTrue(di, hn::Lt(bits, min_normal));
+          sums.template add<W>(v, sketcher);
+        },
+        sketcher);
+    small += hn::GetLane(hn::MinOfLanes(di, least_bits)) < min_normal_bits<T>();
   } else {
     hn::TFromD<D> zero_lanes[HWY_MAX_BYTES / sizeof(hn::TFromD<D>)];
     std::fill(std::begin(firsts), std::end(firsts), T{0});
     hn::StoreU(W::load(firsts), d, zero_lanes);
     const auto zero = hn::LoadU(d, zero_lanes);
-    filled = for_each_vector<T>(p, count, pivot, [&](hn::Vec<D> v) HWY_ATTR {
-      low = hn::Min(low, v);
-      high = hn::Max(high, v);
-      small += hn::CountTrue(d, hn::Eq(v, zero));
-      sums.template add<W>(v);
-    });
+    filled = for_each_vector<T>(
+        p, count, pivot,
+        [&](hn::Vec<D> v) HWY_ATTR {
+          low = hn::Min(low, v);
+          high = hn::Max(high, v);
+          small += hn::CountTrue(d, hn::Eq(v, zero));
+          sums.template add<W>(v, sketcher);
+        },
+        sketcher);
   }
   stats.sum = sums.sum();
   stats.sum_squares = sums.squares();
@@ -194,9 +275,13 @@ BlockStats block_stats(const std::byte* bytes, std::int64_t count) {
   stats.max = W::to_double(greatest);
   if constexpr (W::kIsFloat) {
     if (small != 0) {
+      const auto min_normal = hn::Set(di, min_normal_bits<T>());
       std::size_t zero = 0;
+      small = 0;
       for_each_vector<T>(p, count, pivot, [&](hn::Vec<D> v) HWY_ATTR {
-        zero += hn::CountTrue(di, hn::Eq(absolute_bits(d, v), hn::Zero(di)));
+        const auto bits = absolute_bits(d, v);
+        zero += hn::CountTrue(di, hn::Eq(bits, hn::Zero(di)));
+        small += hn::CountTrue(di, hn::Lt(bits, min_normal));
       });
       stats.zero = static_cast<std::int64_t>(zero) - (stats.pivot == 0 ? filled : 0);
       const bool pivot_is_small = std::abs(stats.pivot) < kMinNormal<T>;
@@ -209,6 +294,20 @@ BlockStats block_stats(const std::byte* bytes, std::int64_t count) {
     stats.ordered_min = least;
     stats.ordered_max = greatest;
   }
+  return stats;
+}
+
+template <class T>
+BlockStats block_stats(const std::byte* bytes, std::int64_t count) {
+  return block_stats_and<T>(NoSketch(), bytes, count);
+}
+
+template <class T>
+BlockStats sketched_stats(double* sums, std::int64_t first, const std::byte* bytes, std::int64_t count) {
+  HWY_ALIGN double with_these[kSketchBlock];
+  std::memcpy(with_these, sums, sizeof with_these);
+  const BlockStats stats = block_stats_and<T>(Sketcher(with_these, first), bytes, count);
+  if (stats.count == count) std::memcpy(sums, with_these, sizeof with_these);
   return stats;
 }
 
@@ -291,10 +390,20 @@ constexpr auto block_stats_of() {
   else
     return &block_stats<T>;
 }
+
+template <class T>
+constexpr StatsTable::SketchedStats sketched_stats_of() {
+  return &sketched_stats<T>;
+}
 #else
 template <class T>
 constexpr auto block_stats_of() {
   return &block_stats_scalar<T>;
+}
+
+template <class T>
+constexpr StatsTable::SketchedStats sketched_stats_of() {
+  return nullptr;
 }
 
 void stream_copy(std::byte* destination, const std::byte* source, std::size_t size) {
@@ -310,16 +419,20 @@ const StatsTable* get_table() {
     const auto put = [&table](DType dtype, auto function) {
       table.block_stats[static_cast<std::size_t>(dtype)] = function;
     };
-    put(DType::F64, block_stats_of<double>());
-    put(DType::F32, block_stats_of<float>());
-    put(DType::F16, block_stats_of<Float16>());
-    put(DType::BF16, block_stats_of<BFloat16>());
-    put(DType::F8E4M3, block_stats_of<Float8<DType::F8E4M3>>());
-    put(DType::F8E5M2, block_stats_of<Float8<DType::F8E5M2>>());
-    put(DType::F8E4M3Fnuz, block_stats_of<Float8<DType::F8E4M3Fnuz>>());
-    put(DType::F8E5M2Fnuz, block_stats_of<Float8<DType::F8E5M2Fnuz>>());
-    put(DType::I64, block_stats_of<std::int64_t>());
-    put(DType::I32, block_stats_of<std::int32_t>());
+    const auto put_sketched = [&]<class T>(DType dtype, T) {
+      put(dtype, block_stats_of<T>());
+      table.sketched_stats[static_cast<std::size_t>(dtype)] = sketched_stats_of<T>();
+    };
+    put_sketched(DType::F64, double());
+    put_sketched(DType::F32, float());
+    put_sketched(DType::F16, Float16());
+    put_sketched(DType::BF16, BFloat16());
+    put_sketched(DType::F8E4M3, Float8<DType::F8E4M3>());
+    put_sketched(DType::F8E5M2, Float8<DType::F8E5M2>());
+    put_sketched(DType::F8E4M3Fnuz, Float8<DType::F8E4M3Fnuz>());
+    put_sketched(DType::F8E5M2Fnuz, Float8<DType::F8E5M2Fnuz>());
+    put_sketched(DType::I64, std::int64_t());
+    put_sketched(DType::I32, std::int32_t());
     put(DType::I16, block_stats_of<std::int16_t>());
     put(DType::I8, block_stats_of<std::int8_t>());
     put(DType::U64, block_stats_of<std::uint64_t>());
@@ -327,8 +440,8 @@ const StatsTable* get_table() {
     put(DType::U16, block_stats_of<std::uint16_t>());
     put(DType::U8, block_stats_of<std::uint8_t>());
     put(DType::Bool, block_stats_of<Bool>());
-    put(DType::C64, block_stats_of<float>());
-    put(DType::C128, block_stats_of<double>());
+    put_sketched(DType::C64, float());
+    put_sketched(DType::C128, double());
     table.stream_copy = &stream_copy;
     table.flush_stream = &flush_stream;
     return table;

@@ -67,13 +67,27 @@ class StatsBuilder {
   explicit StatsBuilder(DType dtype) noexcept
       : dtype_(dtype),
         parts_(kind_of(dtype) == DTypeKind::Complex ? 2 : 1),
-        block_stats_(stats_table().block_stats[static_cast<std::size_t>(dtype)]) {}
+        block_stats_(stats_table().block_stats[static_cast<std::size_t>(dtype)]),
+        sketched_stats_(stats_table().sketched_stats[static_cast<std::size_t>(dtype)]) {}
 
   // Returns whether all elements are finite.
   bool add(const std::byte* bytes, std::int64_t count) noexcept {
     const BlockStats stats = block_stats_(bytes, count * parts_);
     moments_.merge(stats);
     return stats.count == count * parts_;
+  }
+
+  // Sketches them as well, in the same pass where that is possible.
+  void add(std::int64_t begin, std::int64_t count, const std::byte* bytes, SketchBuilder& sketcher) noexcept {
+    const std::int64_t block = sketched_stats_ != nullptr ? sketcher.whole_blocks_at(begin, count) : -1;
+    if (block < 0) {
+      const bool are_finite = add(bytes, count);
+      sketcher.add(begin, count, bytes, are_finite);
+      return;
+    }
+    const BlockStats stats = sketched_stats_(sketcher.sums(), block, bytes, count * parts_);
+    moments_.merge(stats);
+    if (stats.count != count * parts_) sketcher.add(begin, count, bytes);
   }
 
   Stats finish(const TensorView& view) const {
@@ -118,6 +132,7 @@ class StatsBuilder {
   DType dtype_;
   std::int64_t parts_;
   BlockStats (*block_stats_)(const std::byte*, std::int64_t);
+  StatsTable::SketchedStats sketched_stats_;
   Moments moments_;
 };
 
@@ -131,8 +146,10 @@ Summary summarize(const TensorView& view, std::byte* destination, Sketch* sketch
   std::optional<SketchBuilder> sketcher;
   if (sketch != nullptr) sketcher.emplace(view.dtype, view.shape, part);
   const auto add = [&](std::int64_t begin, std::int64_t count, const std::byte* bytes) {
-    const bool are_finite = builder.add(bytes, count);
-    if (sketcher) sketcher->add(begin, count, bytes, are_finite);
+    if (sketcher)
+      builder.add(begin, count, bytes, *sketcher);
+    else
+      builder.add(bytes, count);
     copier.copy(begin * item, bytes, count * item);
   };
   const auto finish = [&](const Fingerprint& fingerprint) -> Summary {

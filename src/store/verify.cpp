@@ -27,7 +27,7 @@ using Range = std::pair<std::uint64_t, std::uint64_t>;
 
 // Bytes of a segment that the journal tells of, and the events that do.
 struct Blob {
-  TensorRecord record;
+  Fingerprint fingerprint;                     // that the first of them tells
   std::map<std::string, std::string> layouts;  // by key
   bool has_differing_prints = false;
 };
@@ -98,8 +98,8 @@ class Verification {
       }
       const Range range{record->blob->offset, record->blob->offset + record->blob->size_bytes};
       Blob& blob = blobs_[reader_.writer_index(id)][record->blob->segment][range];
-      if (blob.layouts.empty()) blob.record = *record;
-      blob.has_differing_prints |= blob.record.fingerprint != record->fingerprint;
+      if (blob.layouts.empty()) blob.fingerprint = record->fingerprint;
+      blob.has_differing_prints |= blob.fingerprint != record->fingerprint;
       constexpr std::size_t kEnoughKeys = 64;  // the first stored it; a constant tensor may have a million events
       if (blob.layouts.size() < kEnoughKeys) blob.layouts.emplace(segment_key(event), stored_layout(*record));
     } catch (const Error& error) {
@@ -217,10 +217,10 @@ class Verification {
     const Fingerprint found = kernels::fingerprint({bytes.data() + range.first, DType::U8, {&size, 1}, {}, "cpu"});
     done_bytes_ += static_cast<std::uint64_t>(size);
     if (progress_) progress_(done_bytes_, total_bytes_);
-    if (found == blob.record.fingerprint) return true;
+    if (found == blob.fingerprint) return true;
     tell(path, range.first,
          fmt::format("the bytes of '{}' have changed: fingerprint {} instead of {}", key, found.hex(),
-                     blob.record.fingerprint.hex()));
+                     blob.fingerprint.hex()));
     return false;
   }
 

@@ -16,7 +16,8 @@ from typing import Any
 from tenscope import _core
 from tenscope.errors import Error
 
-_ROW_GROUP = 1 << 18
+_ROW_GROUP = 1 << 17  # while one is written, the next events are read by other threads
+_HARDLY_REPEATED = {"seq", "time", "value", "min", "max", "mean", "std", "l2", "abs_max", "fingerprint"}
 
 
 class _Events:
@@ -59,7 +60,8 @@ def _write_parquet(events: Any, path: str) -> int:
     from pyarrow import parquet
 
     rows = 0
-    with parquet.ParquetWriter(path, events.schema, compression="snappy") as writer:
+    coded = [name for name in events.schema.names if name not in _HARDLY_REPEATED]
+    with parquet.ParquetWriter(path, events.schema, compression="snappy", use_dictionary=coded) as writer:
         waiting: list[Any] = []
         for batch in events:
             waiting.append(batch)
