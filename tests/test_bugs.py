@@ -332,6 +332,20 @@ def test_nothing_wrong(tmp_path, program):
     assert not diff and not diff.equal, str(diff)
 
 
+def loss_in_a_module(bug):
+    model, loss = Model(), nn.CrossEntropyLoss() if bug else F.cross_entropy
+    optimizer = sgd(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        loss(model(x).flatten(0, 1), y.flatten()).backward()
+        optimizer.step()
+
+
+def test_a_loss_that_is_a_module_in_one_run(tmp_path):
+    diff = compare(tmp_path, loss_in_a_module)
+    assert not diff and diff.counts.compared == diff.counts.bit_equal == diff.counts.first_run, str(diff)
+
+
 @pytest.mark.parametrize("program", [inserted, wrapped], ids=lambda program: program.__name__)
 def test_other_modules_around_the_same_numbers(tmp_path, program):
     diff = compare(tmp_path, program)
