@@ -20,6 +20,7 @@
 #include <set>
 #include <tuple>
 
+#include "compare/loss_scale.hpp"
 #include "compare/measure.hpp"
 #include "compare/part_trial.hpp"
 #include "compare/thresholds.hpp"
@@ -72,7 +73,8 @@ double agreement(DType a, DType b) {
 
 class SlotMatcher {
  public:
-  SlotMatcher(const SlotTable& table, const PartLoader& loader) : table_(table), loader_(loader) {}
+  SlotMatcher(const SlotTable& table, const PartLoader& loader)
+      : table_(table), loader_(loader), scale_(std::max(loss_scale(loader.reader(0)), loss_scale(loader.reader(1)))) {}
 
   std::map<SlotKey, MatchedSlot> match() {
     for (const auto& [key, slot] : table_.slots()) add(key, slot);
@@ -116,12 +118,12 @@ class SlotMatcher {
     return place->second;
   }
 
-  // The factors that means over parts of the batch can make.
+  // The factors that means over parts of the batch, and losses that are scaled, can make.
   bool is_factor_of_means(double factor) const {
-    const std::size_t most = 64 * std::max(table_.most_passes(0), table_.most_passes(1));
+    const auto most = static_cast<double>(64 * std::max(table_.most_passes(0), table_.most_passes(1)));
     const double nearest = factor >= 1 ? std::round(factor) : 1 / std::round(1 / factor);
     return factor > 0 && std::abs(factor / nearest - 1) < thresholds::kFactorOfMeans &&
-           std::max(nearest, 1 / nearest) <= static_cast<double>(most);
+           std::max(nearest, 1 / nearest) <= most * scale_;
   }
 
   // What the wholes say of a pair of arrangements. `factor`: that of gradients inside the network; nothing: any may be.
@@ -456,6 +458,7 @@ class SlotMatcher {
 
   const SlotTable& table_;
   const PartLoader& loader_;
+  const double scale_;  // of losses
   std::map<SlotKey, MatchedSlot> slots_;
   std::map<std::tuple<std::size_t, std::size_t, std::vector<Shape>, PartKind>, std::vector<ShapedArrangement>> listed_;
   std::map<Name, std::array<Arrangement, 2>> known_;
