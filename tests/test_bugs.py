@@ -332,6 +332,40 @@ def test_nothing_wrong(tmp_path, program):
     assert not diff and not diff.equal, str(diff)
 
 
+def loss_in_a_module(bug):
+    model, loss = Model(), nn.CrossEntropyLoss() if bug else F.cross_entropy
+    optimizer = sgd(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        loss(model(x).flatten(0, 1), y.flatten()).backward()
+        optimizer.step()
+
+
+def test_a_loss_that_is_a_module_in_one_run(tmp_path):
+    diff = compare(tmp_path, loss_in_a_module)
+    assert not diff and diff.counts.compared == diff.counts.bit_equal == diff.counts.first_run, str(diff)
+
+
+def scaled(bug, is_unscaled=True):
+    model = Model()
+    optimizer, scaler = sgd(model), torch.amp.GradScaler("cpu", enabled=bug, init_scale=2.0**16)
+    for x, y in batches():
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(x).flatten(0, 1), y.flatten())).backward()
+        if is_unscaled:
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
+
+
+def test_a_loss_that_is_scaled_in_one_run(tmp_path):
+    diff = compare(tmp_path / "right", scaled)
+    assert not diff and diff.counts.compared == diff.counts.first_run and diff.notes == [], str(diff)
+    wrong = compare(tmp_path / "wrong", lambda bug: scaled(bug, is_unscaled=False)).first_divergence
+    assert (wrong.module, wrong.phase) == ("", "backward")
+
+
 @pytest.mark.parametrize("program", [inserted, wrapped], ids=lambda program: program.__name__)
 def test_other_modules_around_the_same_numbers(tmp_path, program):
     diff = compare(tmp_path, program)

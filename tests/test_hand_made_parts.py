@@ -8,12 +8,15 @@ import tenscope
 STEPS = 2
 
 
-def record(folder, ranks, weights, gradients=None, inputs=None):
-    """weights(rank, step), gradients(rank, step), inputs(rank, step): what a rank has of `fc.weight`."""
+def record(folder, ranks, weights, gradients=None, inputs=None, biases=None):
+    """weights(rank, step), gradients(rank, step), inputs(rank, step): what a rank has of `fc.weight`.
+    biases(rank, step): the gradient of `fc.bias`, which begins as zeros, and its value."""
     about = {"root": "Net#0", "cls": "Linear", "scope": "fc"}
     for rank in range(ranks):
         with tenscope.Run(folder, name="run", rank=rank, world_size=ranks, join=rank > 0, metadata=False) as run:
             run.record("fc.weight", weights(rank, 0), io="param", phase="init", step=0, **about)
+            if biases is not None:
+                run.record("fc.bias", np.zeros(8, np.float32), io="param", phase="init", step=0, **about)
             run.record("norm.weight", np.ones(8), io="param", phase="init", step=0, **about | {"scope": "norm"})
             for step in range(STEPS):
                 run.step(step)
@@ -25,6 +28,9 @@ def record(folder, ranks, weights, gradients=None, inputs=None):
                 if gradients is not None:
                     run.record("fc.weight.grad", gradients(rank, step), io="grad", phase="backward", **about)
                 run.record("fc.weight", weights(rank, step + 1), io="param", phase="optimizer", **about)
+                if biases is not None:
+                    run.record("fc.bias.grad", biases(rank, step)[0], io="grad", phase="backward", **about)
+                    run.record("fc.bias", biases(rank, step)[1], io="param", phase="optimizer", **about)
     return folder / "run"
 
 
@@ -46,6 +52,16 @@ def test_parts_have_gradients_of_their_own(tmp_path):
     run = record(tmp_path, 2, lambda r, s: values(0, r, s), lambda r, s: values(1, r, s))
     assert differences(run, 0) == ([], ["fc.weight", "fc.weight.grad"])
     assert is_out_of_sync(run) == []
+
+
+@pytest.mark.parametrize("is_part", [True, False])
+def test_a_bias_of_zeros_is_a_part_as_its_weight_is(tmp_path, is_part):
+    def bias(rank, step):  # of a layer that adds it to what all ranks have made together, it is a copy
+        return values(2, rank * is_part, step)[0], values(3, rank, step)[0]
+
+    run = record(tmp_path, 2, lambda r, s: values(0, r, s), lambda r, s: values(1, r, s), biases=bias)
+    assert differences(run, 0 if is_part else 1)[0] == ([] if is_part else ["fc.bias"])
+    assert is_out_of_sync(run) == ([] if is_part else ["fc.bias"])
 
 
 def test_replicas_of_a_part_are_compared(tmp_path):

@@ -329,6 +329,29 @@ def test_micro_batches(tmp_path):
     assert [(part["pass"], part["like_pass"]) for part in first["metrics"]["parts"]] == [(1, 2), (2, 1)]
 
 
+@pytest.mark.parametrize("way", ["mean", "sum"])
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_loss_that_the_model_returns(tmp_path, way, is_reversed):
+    """Each rank has that of its part of the batch: a mean, or what adds up."""
+    events = network()
+    for step in events[1:]:
+        step.append(("", "output", "output", np.float32(np.mean(step.pop()[3] ** 2))[...]))
+    losses = {id(tensor): np.float32(0.1 * i) for i, (*_, tensor) in enumerate(step[-1] for step in events[1:])}
+
+    def record_ranks(name, ranks, off=0):
+        def cut(name, tensor, rank, _):
+            if name == "output":
+                spread = losses[id(tensor)] * (rank - (ranks - 1) / 2)  # adds up to nothing
+                return np.asarray(tensor / (ranks if way == "sum" else 1) + spread + off * rank, np.float32)
+            return tensor if "weight" in name else np.split(tensor, ranks)[rank]
+
+        return record_run(tmp_path, name, ranks, 1, cut, events)
+
+    one, two, wrong = record_ranks("one", 1), record_ranks("two", 2), record_ranks("wrong", 2, off=0.01)
+    assert diff(*((two, one) if is_reversed else (one, two)), check=0)["verdict"] in ("equal", "noise")
+    assert diff(*((wrong, one) if is_reversed else (one, wrong)), check=1)["first_divergence"]["name"] == "output"
+
+
 def test_the_part_of_another_rank(tmp_path):
     events = network()
 

@@ -180,9 +180,11 @@ def test_a_fused_weight_that_is_cut_otherwise_than_in_another_layer(tmp_path, of
     assert (first["name"], first["phase"]) == (f"layers.{off}.qkv.weight", "init")
 
 
+@pytest.mark.parametrize("drift", [0, 0.1])
 @pytest.mark.parametrize("is_reversed", [False, True])
-def test_data_that_is_dealt_out_to_ranks_that_share_the_work(tmp_path, is_reversed):
-    """Ranks 0 and 1 have parts of the weights, and so have 2 and 3: each pair should be given one half of the batch."""
+def test_data_that_is_dealt_out_to_ranks_that_share_the_work(tmp_path, drift, is_reversed):
+    """Ranks 0 and 1 have parts of the weights, and so have 2 and 3: each pair should be given one half of the batch.
+    Where they are not, a bias that all have drifts apart with the data."""
     random = np.random.default_rng(4)
     up, down = (random.normal(size=(6, 6)).astype(np.float32) for _ in range(2))
 
@@ -208,6 +210,8 @@ def test_data_that_is_dealt_out_to_ranks_that_share_the_work(tmp_path, is_revers
                     z = sum(
                         np.tanh(of_batch(x, peer) @ of_weight(up, 1, peer)) @ of_weight(down, 0, peer) for peer in peers
                     )
+                    if name == "wrong":
+                        z = z + np.float32(drift * step * half_of(rank))
                     about = {"call": step, "step": step, "phase": "forward"}
 
                     def inside(run=run, mine=mine, y=y, z=z, about=about):

@@ -83,6 +83,18 @@ LAYOUTS = [
         ("fsdp_fused2", 2, "data_parallel --kind fsdp"),
     ),
     *of_group(
+        "grouped",
+        ("single_grouped", 1, "single"),
+        ("mega_grouped2", 2, "tensor_by_hand"),
+        ("fsdp_grouped2", 2, "data_parallel --kind fsdp"),
+    ),
+    *of_group(
+        "criterion",
+        ("single_criterion", 1, "single"),
+        ("accum_criterion2", 1, "single --micro 2"),
+        ("ddp_criterion2", 2, "data_parallel --kind ddp"),
+    ),
+    *of_group(
         "tied",
         ("single_tied", 1, "single"),
         ("pp_tied2", 2, "pipeline"),
@@ -149,6 +161,9 @@ MISTAKES = [
     Mistake("mega_sp2", "norm_grad", ("blocks.0.norm2",), SYNC),
     Mistake("mega_sp2", "gather_order", ("blocks.1.mlp.up", "blocks.1.mlp"), ("forward",)),
     Mistake("mega_fused2", "qkv_contiguous", ("blocks.0.attn.qkv",), ("init",)),
+    Mistake("mega_grouped2", "no_backward_reduce", ("blocks.1.mlp.up", "blocks.1.mlp"), ("backward",)),
+    Mistake("ddp_criterion2", "same_batch", LOOP, ("forward",)),
+    Mistake("accum_criterion2", "loss_scale", LOOP, ("backward",)),
     Mistake("mega_clip2", "clip_local", GRADIENTS, ("optimizer",)),
     Mistake("dp2_tp2", "wrong_group", GRADIENTS, SYNC),
     Mistake("dp2_tp2", "wrong_batch", LOOP, ("forward",)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from model import GPT, HEAD_WIDTH, VOCABULARY
+from model import GPT, VOCABULARY, WIDTH
 from torch import Tensor, nn
 
 
@@ -80,9 +80,15 @@ class Split(torch.autograd.Function):
         return gather(gradient, ctx.axis, ctx.group), None, None, None
 
 
+def kinds_of(rows: int, ranks: int = 1) -> list[int]:
+    """How many rows of a fused weight, or of a rank's part of it, are q, k and v."""
+    queries = WIDTH // ranks
+    return [queries, (rows - queries) // 2, (rows - queries) // 2]
+
+
 def cut_heads(weight: Tensor, group: dist.ProcessGroup) -> Tensor:
     """q, k and v of this rank's heads, of a weight with all q, all k, all v."""
-    return split(weight.unflatten(0, (3, -1, HEAD_WIDTH)), 1, group).flatten(0, 2)
+    return torch.cat([split(part, 0, group) for part in weight.split(kinds_of(len(weight)))])
 
 
 @dataclass
@@ -97,7 +103,7 @@ class ColumnParallelLinear(nn.Module):
     def __init__(self, whole: nn.Linear, style: Style, gather_output: bool = False, bug: str | None = None) -> None:
         super().__init__()
         self.style, self.gather_output, self.bug = style, gather_output, bug
-        is_fused = whole.out_features == 3 * whole.in_features and bug != "qkv_contiguous"
+        is_fused = whole.out_features in (2 * WIDTH, 3 * WIDTH) and bug != "qkv_contiguous"
         cut = cut_heads if is_fused else lambda tensor, group: split(tensor, 0, group)
         self.weight = nn.Parameter(cut(whole.weight.detach(), style.group))
         self.bias = None if whole.bias is None else nn.Parameter(cut(whole.bias.detach(), style.group))
@@ -205,6 +211,8 @@ def whole_state(model: nn.Module, group: dist.ProcessGroup) -> dict[str, Tensor]
             if is_cut(module, name):
                 value = gather(value, 1 if isinstance(module, RowParallelLinear) else 0, group)
             if path.endswith("qkv"):
-                value = value.unflatten(0, (group.size(), 3, -1)).transpose(0, 1).flatten(0, 2)
+                ranks = group.size()
+                parts = [part.split(kinds_of(len(part), ranks)) for part in value.chunk(ranks)]
+                value = torch.cat([torch.cat(of_kind) for of_kind in zip(*parts, strict=True)])
             found[f"{path}.{name}"] = value
     return found

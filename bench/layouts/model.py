@@ -1,4 +1,5 @@
-"""A small GPT, with variants: q, k and v in one weight, a head tied to the embedding, a mixture of experts."""
+"""A small GPT, with variants: q, k and v in one weight, fewer heads of keys and values, a head tied to the embedding, a
+mixture of experts."""
 
 from __future__ import annotations
 
@@ -46,6 +47,25 @@ class FusedAttention(Attention):
         return self.qkv(x).chunk(3, dim=-1)
 
 
+class GroupedAttention(FusedAttention):
+    """Two heads of queries share one of keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 2 * WIDTH)
+
+    def project(self, x: Tensor) -> tuple[Tensor, ...]:
+        both = self.qkv(x)
+        shared = both.shape[-1] // 4
+        return both.split([2 * shared, shared, shared], dim=-1)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return super().attend(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))
+
+
+ATTENTIONS = {"": Attention, "fused": FusedAttention, "grouped": GroupedAttention}
+
+
 class MLP(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -77,10 +97,10 @@ class MoE(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, fused: bool = False, moe: bool = False) -> None:
+    def __init__(self, attention: str = "", moe: bool = False) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.attn = FusedAttention() if fused else Attention()
+        self.attn = ATTENTIONS[attention]()
         self.mlp = MoE() if moe else MLP()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,10 +109,10 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, fused: bool = False, tied: bool = False, moe: bool = False) -> None:
+    def __init__(self, attention: str = "", tied: bool = False, moe: bool = False) -> None:
         super().__init__()
         self.tok, self.pos = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(POSITIONS, WIDTH)
-        self.blocks = nn.ModuleList(Block(fused, moe) for _ in range(BLOCKS))
+        self.blocks = nn.ModuleList(Block(attention, moe) for _ in range(BLOCKS))
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         if tied:

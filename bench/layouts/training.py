@@ -15,12 +15,16 @@ from torch import Tensor, nn
 BATCH, STEPS = 8, 3
 NOISE, HALF_NOISE = 1e-4, 0.3  # as a part of the update
 
+criterion: list[nn.Module] = []  # where the loss is a module
+
 
 def parser(*bugs: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser()
     made.add_argument("--bug", choices=bugs)
     made.add_argument("--check", action="store_true", help="compare the final parameters with those of one process")
     made.add_argument("--fused", action="store_true", help="q, k and v in one weight")
+    made.add_argument("--grouped", action="store_true", help="and two heads of q share one of k and v")
+    made.add_argument("--criterion", action="store_true", help="the loss is a module")
     made.add_argument("--tied", action="store_true", help="the head has the embedding's weight")
     made.add_argument("--moe", action="store_true", help="experts in place of the MLP")
     made.add_argument("--bf16", action="store_true")
@@ -38,8 +42,11 @@ def start() -> tuple[int, int]:
 
 
 def make_model(options: argparse.Namespace, kind: type[GPT] = GPT) -> GPT:
+    if options.criterion:
+        criterion.append(nn.CrossEntropyLoss())
     torch.manual_seed(0)
-    model = kind(fused=options.fused, tied=options.tied, moe=options.moe)
+    attention = "grouped" if options.grouped else "fused" if options.fused else ""
+    model = kind(attention=attention, tied=options.tied, moe=options.moe)
     return model.bfloat16() if options.bf16 else model
 
 
@@ -62,7 +69,7 @@ def part_of(step: int, part: int, parts: int) -> tuple[Tensor, Tensor]:
 
 
 def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    return (criterion or [F.cross_entropy])[0](logits.flatten(0, 1), targets.flatten())
 
 
 def norm_of(gradients: list[Tensor]) -> Tensor:

@@ -43,8 +43,9 @@ struct KeyHash {
   }
 };
 
+// The loss is the program's, whatever module was called last.
 Key key_of(const Item& item) {
-  return {item.root,
+  return {item.io == Io::Loss ? 0 : item.root,
           item.scope,
           item.tail,
           item.step,
@@ -65,7 +66,8 @@ class LaneAligner {
         arguments_b_(alignment.tree_b, interner) {
     pair_.a = &a;
     pair_.b = &b;
-    if (auto match = match_calls(a, b, alignment.tree_a, alignment.tree_b, alignment.module_to_a, interner)) {
+    if (auto match = match_calls(a, b, alignment.tree_a, alignment.tree_b, alignment.module_to_a, alignment.module_to_b,
+                                 interner)) {
       pair_.numbers_b = std::move(match->numbers);
       alignment.notes.insert(alignment.notes.end(), match->notes.begin(), match->notes.end());
     }
@@ -104,31 +106,20 @@ class LaneAligner {
     return key;
   }
 
-  // The partner of a module, or of what it wraps.
-  int partner_inside(int node) const {
-    const ModuleTree& tree = alignment_.tree_a;
-    while (alignment_.module_to_b[static_cast<std::size_t>(node)] < 0 &&
-           tree.nodes[static_cast<std::size_t>(node)].children.size() == 1)
-      node = tree.nodes[static_cast<std::size_t>(node)].children[0];
-    return alignment_.module_to_b[static_cast<std::size_t>(node)];
-  }
-
   // The key of an event of the first run in the names of the second; nothing where that has no such module.
   std::optional<Key> key_in_a(std::size_t i, Naming naming = Naming::ByName) {
     const Item& item = a_[i];
     Key key = key_of(item);
     key.tail = arguments_a_.tail(item, naming);
-    if (item.root == 0) return key;
+    if (key.root == 0) return key;
     if (Alignment::is_of_parameter(item))
       if (const auto moved = alignment_.moved.to_b.find(alignment_.parameter_of_a(item));
           moved != alignment_.moved.to_b.end())
         return moved_key(key, item, moved->second);
-    const int partner = item.io == Io::Loss
-                            ? partner_inside(alignment_.node_of_a(item))
-                            : alignment_.module_to_b[static_cast<std::size_t>(alignment_.node_of_a(item))];
+    const int partner = alignment_.module_to_b[static_cast<std::size_t>(alignment_.node_of_a(item))];
     if (partner < 0) return std::nullopt;
     key.root = alignment_.tree_b.nodes[static_cast<std::size_t>(partner)].root;
-    if (item.io != Io::Loss) key.scope = scope_in_b(partner);  // the loss is the program's, whatever wraps the model
+    key.scope = scope_in_b(partner);
     return key;
   }
 

@@ -1,10 +1,11 @@
 // Overview. Ranks stand in a mesh of up to three axes: all factorisations of their number are tried. Along each axis of
 // the mesh, and along the passes of one step, the parts may be the same, joined along an axis of the tensor, or
-// summands. Joined parts may lie in pieces: q, k and v of each rank in a fused weight, or the first and the last
-// chunk of a sequence on the same rank.
+// summands. Joined parts may lie in pieces: q, k and v of each rank in a fused weight, where q may have more heads, or
+// the first and the last chunk of a sequence on the same rank.
 #include "compare/arrangement.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace tenscope::compare {
@@ -13,6 +14,9 @@ namespace {
 using How = Fold::How;
 using Factors = std::vector<std::int64_t>;
 constexpr std::size_t kMostAxes = 3;  // of the mesh
+
+// How many heads of queries share one of keys and values, which lie behind them in a fused weight.
+constexpr std::array kQueriesOfKey = {2, 3, 4, 5, 6, 7, 8};
 
 struct Option {
   Fold fold;
@@ -51,6 +55,8 @@ std::vector<Option> options(PartKind kind, std::size_t axes, bool is_pass) {
   if (is_pass) return result;
   for (int axis = 0; axis < static_cast<int>(axes); ++axis) {
     for (const int pieces : {2, 3}) result.push_back({{.how = How::Join, .axis = axis, .pieces = pieces}, 3, true});
+    for (const int queries : kQueriesOfKey)
+      result.push_back({{.how = How::Join, .axis = axis, .pieces = 3, .first = queries}, 4, true});
     if (kind != PartKind::Value) continue;
     result.push_back({{.how = How::Join, .axis = axis, .pieces = 2, .is_zigzag = true}, 5, true});
     result.push_back({{.how = How::Join, .axis = axis, .pieces = 0}, 5, true});

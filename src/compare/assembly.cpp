@@ -36,7 +36,7 @@ std::optional<Shape> fold_shapes(const Fold& fold, std::span<const Shape> parts)
     if (shape.size() != whole.size()) return std::nullopt;
     for (std::size_t k = 0; k < whole.size(); ++k)
       if (k != axis && shape[k] != whole[k]) return std::nullopt;
-    if (fold.pieces > 1 && shape[axis] % fold.pieces != 0) return std::nullopt;
+    if (fold.pieces > 1 && shape[axis] % (fold.pieces - 1 + fold.first) != 0) return std::nullopt;
     if (fold.pieces != 1 && shape[axis] != parts.front()[axis]) return std::nullopt;
     whole[axis] += shape[axis];
   }
@@ -56,8 +56,11 @@ std::vector<Stretch> stretches(const Fold& fold, std::span<const HostTensor> par
   for (std::int64_t piece = 0; piece < pieces; ++piece)
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const std::size_t part = fold.is_zigzag && piece % 2 == 1 ? parts.size() - 1 - i : i;
-      const std::int64_t size = parts[part].shape[axis] / pieces;
-      result.push_back({part, piece * size, size});
+      const std::int64_t size = parts[part].shape[axis] / (pieces - 1 + fold.first);
+      if (piece == 0)
+        result.push_back({part, 0, fold.first * size});
+      else
+        result.push_back({part, (fold.first - 1 + piece) * size, size});
     }
   return result;
 }
@@ -171,7 +174,9 @@ std::string words_of(const Fold& fold, std::int64_t count) {
   std::string words = fmt::format("{} joined along axis {}", count, fold.axis);
   if (fold.is_zigzag) return words + ", there and back again";
   if (fold.pieces == 0) return words + ", one element of each in turn";
-  return fold.pieces == 1 ? words : fmt::format("{}, {} pieces of each", words, fold.pieces);
+  if (fold.pieces == 1) return words;
+  words += fmt::format(", {} pieces of each", fold.pieces);
+  return fold.first == 1 ? words : fmt::format("{}, the first of them {} times as long", words, fold.first);
 }
 
 }  // namespace

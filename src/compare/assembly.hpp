@@ -27,6 +27,7 @@ struct Fold {
   // Of Join: each part is cut into this many pieces, and the n-th pieces of all parts lie together. 0: as many as it
   // has elements along the axis, so that elements are dealt out one by one.
   int pieces = 1;
+  int first = 1;           // the first piece is so many times as long as each of the others
   bool is_zigzag = false;  // of Join with two pieces: the second ones lie in reverse order
 
   friend bool operator==(const Fold&, const Fold&) = default;

@@ -44,6 +44,15 @@ TEST(Assembly, joins_pieces) {
   EXPECT_EQ(joined(0, false), (Numbers{0, 10, 1, 11, 2, 12, 3, 13}));
 }
 
+TEST(Assembly, joins_pieces_of_which_the_first_is_longer) {
+  const std::vector<HostTensor> parts = {counted({4}, 0), counted({4}, 10)};
+  const Fold fold{.how = How::Join, .axis = 0, .pieces = 3, .first = 2};
+  const Assembly assembly{.grid = {2}, .folds = {fold}, .taken = {}};
+  EXPECT_EQ(whole(assembly, parts), (Numbers{0, 1, 10, 11, 2, 12, 3, 13}));
+  EXPECT_EQ(assembly.in_words(), "2 joined along axis 0, 3 pieces of each, the first of them 2 times as long");
+  EXPECT_FALSE(shape_of(assembly, std::vector<Shape>{{6}, {6}}));
+}
+
 TEST(Assembly, adds_up_and_takes_one) {
   const std::vector<HostTensor> parts = {counted({2}, 0), counted({2}, 10), counted({2}, 20), counted({2}, 30)};
   const auto made = [&](How outer, How inner, std::vector<std::size_t> taken) {

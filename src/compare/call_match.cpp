@@ -1,7 +1,8 @@
 // Overview. A lane is a row of outermost calls, each known by its module, the fingerprints of its inputs, and whether a
 // backward went through it. Rows of different lengths are aligned; where that pairs more calls of equal inputs than
 // their numbers do, each event of the second lane gets the number that it has in the first run's count. Calls inside an
-// outermost call are counted from its beginning, backwards from the outermost call before them.
+// outermost call are counted from its beginning, backwards from the outermost call before them. Calls of modules that
+// one run alone has do not count: a loss may be a module in one of them.
 #include "compare/call_match.hpp"
 
 #include <fmt/format.h>
@@ -35,7 +36,9 @@ struct OuterCall {
 
 class Row {
  public:
-  Row(const Lane& lane, const ModuleTree& tree, const std::vector<int>* to_a) : tree_(tree), to_a_(to_a) {
+  // `partner`: of each module in the other run. The nodes are those of the first run.
+  Row(const Lane& lane, const ModuleTree& tree, const std::vector<int>& partner, bool is_second)
+      : tree_(tree), partner_(partner), is_second_(is_second) {
     std::unordered_map<std::uint64_t, std::vector<std::size_t>> stacks;  // outermost calls under way, by thread
     std::unordered_map<CallKey, std::size_t, CallKeyHash> made_in;       // by module (of this run's tree) and call
     outer_.assign(lane.items.size(), kOutside);
@@ -43,7 +46,8 @@ class Row {
       const Item& item = lane.items[i];
       const int node = node_of(item);
       std::vector<std::size_t>& stack = stacks[item.thread];
-      if (item.kind == EventKind::Enter) {
+      const bool is_left_out = stack.empty() && !is_in_both(own_node(item));
+      if (item.kind == EventKind::Enter && !is_left_out) {
         if (stack.empty()) calls.push_back({.node = node, .root = item.root, .call = item.call, .step = item.step});
         stack.push_back(stack.empty() ? calls.size() - 1 : stack.back());
         calls[stack.back()].first_call.try_emplace(node, item.call);
@@ -72,8 +76,8 @@ class Row {
   }
 
   int node_of(const Item& item) const {
-    const int node = item.root == 0 ? -1 : tree_.find(item.root, item.scope);
-    return node < 0 || to_a_ == nullptr ? node : (*to_a_)[static_cast<std::size_t>(node)];
+    const int node = own_node(item);
+    return node < 0 || !is_second_ ? node : partner_[static_cast<std::size_t>(node)];
   }
 
   std::size_t outer(std::size_t item) const { return outer_[item]; }
@@ -82,12 +86,21 @@ class Row {
   std::vector<OuterCall> calls;
 
  private:
-  CallKey own_key(const Item& item) const {
-    return {item.root == 0 ? -1 : tree_.find(item.root, item.scope), item.call};
+  int own_node(const Item& item) const { return item.root == 0 ? -1 : tree_.find(item.root, item.scope); }
+
+  CallKey own_key(const Item& item) const { return {own_node(item), item.call}; }
+
+  // A module, or anything in it: the outermost one may be a wrapper.
+  bool is_in_both(int node) const {
+    if (node < 0) return false;
+    const auto index = static_cast<std::size_t>(node);
+    return partner_[index] >= 0 ||
+           std::ranges::any_of(tree_.nodes[index].children, [&](int child) { return is_in_both(child); });
   }
 
   const ModuleTree& tree_;
-  const std::vector<int>* to_a_;
+  const std::vector<int>& partner_;
+  const bool is_second_;
   std::vector<std::size_t> outer_, calls_before_;
 };
 
@@ -156,7 +169,8 @@ void note_left_over(const Row& row, const std::vector<bool>& is_paired, int side
 }  // namespace
 
 std::optional<CallMatch> match_calls(const Lane& a, const Lane& b, const ModuleTree& tree_a, const ModuleTree& tree_b,
-                                     const std::vector<int>& module_to_a, const Interner& interner) {
+                                     const std::vector<int>& module_to_a, const std::vector<int>& module_to_b,
+                                     const Interner& interner) {
   const auto outermost_calls = [](const Lane& lane) {
     std::unordered_map<std::uint64_t, int> depth;
     std::size_t count = 0;
@@ -167,7 +181,7 @@ std::optional<CallMatch> match_calls(const Lane& a, const Lane& b, const ModuleT
     return count;
   };
   if (outermost_calls(a) == outermost_calls(b)) return std::nullopt;
-  const Row row_a(a, tree_a, nullptr), row_b(b, tree_b, &module_to_a);
+  const Row row_a(a, tree_a, module_to_b, false), row_b(b, tree_b, module_to_a, true);
   const std::vector<std::uint64_t> tokens_a = tokens(row_a), tokens_b = tokens(row_b);
   const auto pairs = align_sequences(tokens_a, tokens_b, [&](std::size_t i, std::size_t j) {
     return tokens_a[i] == tokens_b[j] ? 8 : row_a.calls[i].sort() == row_b.calls[j].sort() ? 1 : 0;

@@ -24,6 +24,7 @@ struct CallMatch {
 // Where one run calls its outermost modules more often than the other (a forward to warm up, an evaluation in between),
 // calls belong together that have the same inputs, not the same number. Nothing where numbers do as well.
 std::optional<CallMatch> match_calls(const Lane& a, const Lane& b, const ModuleTree& tree_a, const ModuleTree& tree_b,
-                                     const std::vector<int>& module_to_a, const Interner& interner);
+                                     const std::vector<int>& module_to_a, const std::vector<int>& module_to_b,
+                                     const Interner& interner);
 
 }  // namespace tenscope::compare

@@ -3,9 +3,12 @@
 // are taken to have parts of their own where they are equally large, and where the gradients that the optimizer is
 // given are never the same in two of them; where no gradients were recorded, where all ranks are given the same inputs.
 // A copy that was initialised otherwise has gradients that were averaged with the others', or a batch of its own.
+// Zeros, as a bias begins with, do not tell one rank's part from another's: those of a module that has another
+// parameter in parts are in the same parts where their gradients say so, too.
 #include "compare/hand_made_parts.hpp"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace tenscope::compare {
@@ -19,7 +22,10 @@ struct OfLane {
   std::optional<Content> first;               // as it is initialised
   std::map<std::int64_t, Content> gradients;  // by step, the last one of each; without those that are zero
   bool is_declared = false;
+  bool begins_as_zeros = false;
 };
+
+using OfLanes = std::map<std::size_t, OfLane>;
 
 // Whether all ranks are given the same, as far as it was recorded.
 bool are_inputs_same(const Timeline& timeline) {
@@ -49,7 +55,7 @@ struct Gradients {
   bool are_there = false, are_shared = false;
 };
 
-Gradients look_at_gradients(const Groups& groups, const std::map<std::size_t, OfLane>& lanes) {
+Gradients look_at_gradients(const Groups& groups, const OfLanes& lanes) {
   Gradients result;
   std::map<std::pair<std::int64_t, Content>, const Content*> owners;  // by step and gradient: the group
   for (const auto& [content, members] : groups)
@@ -62,19 +68,44 @@ Gradients look_at_gradients(const Groups& groups, const std::map<std::size_t, Of
   return result;
 }
 
+std::pair<TextId, TextId> module_of(const ParameterName& parameter) {
+  return {std::get<0>(parameter), std::get<1>(parameter)};
+}
+
+// Whether all lanes of the groups have the parameter, and it is zero on each at first.
+bool are_zeros_of(const Groups& groups, const OfLanes& lanes) {
+  for (const auto& [content, members] : groups)
+    for (const std::size_t lane : members) {
+      const auto own = lanes.find(lane);
+      if (own == lanes.end() || !own->second.begins_as_zeros || own->second.is_declared) return false;
+    }
+  return true;
+}
+
 }  // namespace
 
 HandMadeParts find_hand_made_parts(const Timeline& timeline) {
-  std::map<ParameterName, std::map<std::size_t, OfLane>> parameters;
+  std::map<ParameterName, OfLanes> parameters;
   for (std::size_t lane = 0; lane < timeline.lanes.size(); ++lane)
     for (const Item& item : timeline.lanes[lane].items) {
       if (!item.is_tensor() || (item.io != Io::Param && item.io != Io::Grad)) continue;
       OfLane& own = parameters[parameter_of(item)][lane];
       own.is_declared |= item.part != 0;
-      if (item.io == Io::Param && item.phase == Phase::Init && !own.first) own.first = content_of(item);
+      if (item.io == Io::Param && item.phase == Phase::Init && !own.first) {
+        own.first = content_of(item);
+        own.begins_as_zeros = item.abs_max == 0;
+      }
       if (item.io == Io::Grad && item.abs_max != 0) own.gradients[item.step] = content_of(item);
     }
   HandMadeParts parts;
+  std::map<std::pair<TextId, TextId>, Groups> groups_of_module;
+  const auto set_parts = [&](const ParameterName& parameter, const Groups& groups) {
+    std::size_t number = 0;
+    for (const auto& [content, members] : groups) {
+      for (const std::size_t lane : members) parts[{lane, parameter}] = number;
+      ++number;
+    }
+  };
   std::optional<bool> are_given_the_same;
   for (const auto& [parameter, lanes] : parameters) {
     Groups groups;
@@ -87,11 +118,14 @@ HandMadeParts find_hand_made_parts(const Timeline& timeline) {
     const Gradients gradients = look_at_gradients(groups, lanes);
     if (!gradients.are_there && !are_given_the_same) are_given_the_same = are_inputs_same(timeline);
     if (gradients.are_there ? gradients.are_shared : !*are_given_the_same) continue;
-    std::size_t number = 0;
-    for (const auto& [content, members] : groups) {
-      for (const std::size_t lane : members) parts[{lane, parameter}] = number;
-      ++number;
-    }
+    set_parts(parameter, groups);
+    groups_of_module.try_emplace(module_of(parameter), std::move(groups));
+  }
+  for (const auto& [parameter, lanes] : parameters) {
+    const auto module = groups_of_module.find(module_of(parameter));
+    if (module == groups_of_module.end() || !are_zeros_of(module->second, lanes)) continue;
+    const Gradients gradients = look_at_gradients(module->second, lanes);
+    if (gradients.are_there && !gradients.are_shared) set_parts(parameter, module->second);
   }
   return parts;
 }

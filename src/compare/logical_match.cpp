@@ -20,6 +20,7 @@
 #include <set>
 #include <tuple>
 
+#include "compare/loss_scale.hpp"
 #include "compare/measure.hpp"
 #include "compare/part_trial.hpp"
 #include "compare/thresholds.hpp"
@@ -29,16 +30,19 @@ namespace {
 
 bool is_inner_gradient(const SlotKey& key) { return key.io == Io::GradInput || key.io == Io::GradOutput; }
 
-PartKind kind_of(const SlotKey& key) {
+// A model or a module of its own may compute the loss, a single number of each part of the batch.
+PartKind kind_of(const SlotKey& key, const PartSet& set) {
+  const bool is_number = set.parts.front().shape.empty() && !is_exact(set.parts.front().item->dtype);
   switch (key.io) {
     case Io::Param:
     case Io::Grad:
     case Io::Buffer:
       return PartKind::Parameter;
-    case Io::Loss:
-      return PartKind::Loss;
-    default:
+    case Io::GradInput:
+    case Io::GradOutput:
       return PartKind::Value;
+    default:
+      return key.io == Io::Loss || is_number ? PartKind::Loss : PartKind::Value;
   }
 }
 
@@ -69,7 +73,8 @@ double agreement(DType a, DType b) {
 
 class SlotMatcher {
  public:
-  SlotMatcher(const SlotTable& table, const PartLoader& loader) : table_(table), loader_(loader) {}
+  SlotMatcher(const SlotTable& table, const PartLoader& loader)
+      : table_(table), loader_(loader), scale_(std::max(loss_scale(loader.reader(0)), loss_scale(loader.reader(1)))) {}
 
   std::map<SlotKey, MatchedSlot> match() {
     for (const auto& [key, slot] : table_.slots()) add(key, slot);
@@ -101,7 +106,8 @@ class SlotMatcher {
       if (!std::ranges::all_of(parts.items, &Item::is_tensor)) return;
     auto a = loader_.parts_of(0, slot.runs[0]), b = loader_.parts_of(1, slot.runs[1]);
     if (!a || !b) return;
-    slots_.emplace(key, MatchedSlot{.sets = {std::move(*a), std::move(*b)}, .kind = kind_of(key), .choice = {}});
+    const PartKind kind = kind_of(key, *a);
+    slots_.emplace(key, MatchedSlot{.sets = {std::move(*a), std::move(*b)}, .kind = kind, .choice = {}});
   }
 
   const std::vector<ShapedArrangement>& arrangements(const PartSet& set, PartKind kind) {
@@ -112,12 +118,12 @@ class SlotMatcher {
     return place->second;
   }
 
-  // The factors that means over parts of the batch can make.
+  // The factors that means over parts of the batch, and losses that are scaled, can make.
   bool is_factor_of_means(double factor) const {
-    const std::size_t most = 64 * std::max(table_.most_passes(0), table_.most_passes(1));
+    const auto most = static_cast<double>(64 * std::max(table_.most_passes(0), table_.most_passes(1)));
     const double nearest = factor >= 1 ? std::round(factor) : 1 / std::round(1 / factor);
     return factor > 0 && std::abs(factor / nearest - 1) < thresholds::kFactorOfMeans &&
-           std::max(nearest, 1 / nearest) <= static_cast<double>(most);
+           std::max(nearest, 1 / nearest) <= most * scale_;
   }
 
   // What the wholes say of a pair of arrangements. `factor`: that of gradients inside the network; nothing: any may be.
@@ -154,7 +160,8 @@ class SlotMatcher {
     PartTrial trial(loader_, slot.sets);
     const Name name{key.node, key.tail, key.io};
     slot.choice.reset();
-    if (const auto known = known_as(key, slot); known && fits(slot, *known)) {
+    const bool is_loss = slot.kind == PartKind::Loss;
+    if (const auto known = known_as(key, slot); !is_loss && known && fits(slot, *known)) {
       slot.choice = judged(key, trial, *known, factor);
       slot.choice->is_by_kin = true;
       if (slot.choice->agrees || key.io == Io::Param) return;
@@ -188,8 +195,11 @@ class SlotMatcher {
       if (choice.agrees) {
         choice.is_constant = trial.is_constant();
         if (!choice.is_constant) known_[name] = choice.how;
-        slot.choice = std::move(choice);
-        return;
+        // Ranks' losses are nearly the same at first, so that of these the one that agrees best counts.
+        const bool is_nearest = !slot.choice || choice.error < thresholds::kMuchNearerLoss * slot.choice->error;
+        if (is_nearest) slot.choice = std::move(choice);
+        if (!is_loss) return;
+        continue;
       }
       const bool has_summands =
           choice.how[0].assembly.has(Fold::How::Sum) || choice.how[1].assembly.has(Fold::How::Sum);
@@ -228,7 +238,8 @@ class SlotMatcher {
 
   // Where ranks share the work on the same data (tensor parallel), each of them makes something of its own, and what
   // they put together is the same on all of them. Data lies in another way where those that have the same do all the
-  // same, and those that have other data have results in common.
+  // same, and those that have other data have results in common. One step that shows it is enough: what ranks should
+  // have in common drifts apart later.
   bool is_refuted(const SlotKey& input, int run, const MatchedSlot& slot, const Arrangement& how) const {
     const PartSet& set = slot.sets[static_cast<std::size_t>(run)];
     const bool is_data = input.node >= 0 && input.io == Io::Input &&
@@ -236,9 +247,14 @@ class SlotMatcher {
     if (!is_data) return false;
     const auto share_of = shares(set, how);
     if (share_of.empty()) return false;
-    std::size_t total = 0, in_common = 0;
+    struct Results {
+      std::size_t total = 0, in_common = 0;
+      bool do_all_the_same = true;
+    };
+    std::map<std::int64_t, Results> by_step;
     for (const auto& [key, output] : table_.slots()) {
-      if (key.step != input.step || key.io != Io::Output || parent_of(key.node) < 0) continue;
+      if (key.io != Io::Output || parent_of(key.node) < 0) continue;
+      Results& results = by_step[key.step];
       const SlotParts& parts = output.runs[static_cast<std::size_t>(run)];
       std::map<std::vector<std::size_t>, Fingerprint> made;  // by share
       for (std::size_t i = 0; i < parts.ranks.size(); ++i) {
@@ -246,16 +262,20 @@ class SlotMatcher {
         const Item& item = *parts.items[i * parts.passes];
         if (share == share_of.end() || !item.is_tensor() || item.part != 0 || item.abs_max == 0) continue;
         const auto [known, is_new] = made.emplace(share->second, item.fingerprint);
-        if (!is_new && known->second != item.fingerprint) return false;
+        results.do_all_the_same &= is_new || known->second == item.fingerprint;
       }
       if (made.size() < 2) continue;
-      ++total;
+      ++results.total;
       std::vector<Fingerprint> values;
       for (const auto& [share, value] : made)
         if (std::ranges::find(values, value) == values.end()) values.push_back(value);
-      in_common += values.size() < made.size() ? 1 : 0;
+      results.in_common += values.size() < made.size() ? 1 : 0;
     }
-    return in_common > 0 && static_cast<double>(in_common) >= thresholds::kResultsInCommon * static_cast<double>(total);
+    return std::ranges::any_of(by_step, [](const auto& entry) {
+      const auto& [total, in_common, do_all_the_same] = entry.second;
+      const double least = thresholds::kResultsInCommon * static_cast<double>(total);
+      return do_all_the_same && in_common > 0 && static_cast<double>(in_common) >= least;
+    });
   }
 
   // What the model is given, and integers, are no summands. Two runs of as many summands that have the same sum and
@@ -323,7 +343,8 @@ class SlotMatcher {
       });
     for (auto& [key, slot] : slots_) {
       const auto found = votes.find(kin_of(key));
-      if (found == votes.end()) continue;
+      const bool is_settled = slot.kind == PartKind::Loss && slot.choice && slot.choice->agrees;
+      if (found == votes.end() || is_settled) continue;
       for (const Vote& vote : found->second) {
         if (slot.choice &&
             (slot.choice->how == vote.how || (slot.choice->agrees && cost(slot.choice->how) <= cost(vote.how))))
@@ -437,6 +458,7 @@ class SlotMatcher {
 
   const SlotTable& table_;
   const PartLoader& loader_;
+  const double scale_;  // of losses
   std::map<SlotKey, MatchedSlot> slots_;
   std::map<std::tuple<std::size_t, std::size_t, std::vector<Shape>, PartKind>, std::vector<ShapedArrangement>> listed_;
   std::map<Name, std::array<Arrangement, 2>> known_;

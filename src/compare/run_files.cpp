@@ -9,6 +9,7 @@
 
 #include "compare/layout_check.hpp"
 #include "compare/logical_runs.hpp"
+#include "compare/loss_scale.hpp"
 #include "compare/noise_profile.hpp"
 #include "compare/rows.hpp"
 #include "compare/run_diff.hpp"
@@ -315,9 +316,10 @@ RunDiff diff_of_wholes(const Reader& a, const Reader& b, const RunDiffOptions& o
     diff.notes.insert(diff.notes.begin(), {.kind = DiffNote::Kind::NotAssembled,
                                            .subject = runs.not_assembled.front(),
                                            .count = runs.not_assembled.size()});
-  diff.notes.insert(
-      diff.notes.begin(),
-      {.kind = DiffNote::Kind::OtherLayout, .a = layout_in_words(runs, 0), .b = layout_in_words(runs, 1)});
+  const std::string words_a = layout_in_words(runs, 0), words_b = layout_in_words(runs, 1);
+  const bool are_both_whole = words_a == words_b && runs.lanes[0].lanes.size() == 1;
+  if (!are_both_whole)
+    diff.notes.insert(diff.notes.begin(), {.kind = DiffNote::Kind::OtherLayout, .a = words_a, .b = words_b});
   return diff;
 }
 
@@ -360,12 +362,14 @@ bool is_dealt_otherwise(const RunDiff& by_ranks, const RunDiff& of_wholes, const
 }
 
 // Ranks may also share the work in another way that their shapes do not show: gradients that are averaged at the end of
-// the backward, or on the way; other pieces of the sequence. That is so where more of the whole tensors agrees.
+// the backward, or on the way; other pieces of the sequence. That is so where more of the whole tensors agrees. A loss
+// that is scaled for its backward multiplies the gradients inside the network, too.
 RunDiff settled(RunDiff by_ranks, const Reader& a, const Reader& b, const RunDiffOptions& options) {
   const bool are_as_many = count_ranks(a) == count_ranks(b);
   const bool has_modules = !by_ranks.modules.empty();  // which say what belongs together
-  const bool may_be_of_parts = !are_as_many || (count_ranks(a) > 1 && has_modules);
-  if (by_ranks.verdict != DiffVerdict::Differs || !may_be_of_parts) return by_ranks;
+  if (by_ranks.verdict != DiffVerdict::Differs || (are_as_many && !has_modules)) return by_ranks;
+  const bool may_be_of_parts = !are_as_many || count_ranks(a) > 1;
+  if (!may_be_of_parts && compare::loss_scale(a) == compare::loss_scale(b)) return by_ranks;
   double assumed_noise = 0;
   RunDiff of_wholes = diff_of_wholes(a, b, options, &assumed_noise);
   // One rank of several against the only one is a guess: it proves nothing where the wholes tell nothing.

@@ -115,6 +115,7 @@ inline constexpr double kPartsAgree = 1e-3;
 inline constexpr double kPartsAgreeHalf = 5e-2;
 // Where none agrees, a more far-fetched one is taken if its difference is less than this part of a simpler one's.
 inline constexpr double kMuchNearer = 0.75;
+inline constexpr double kMuchNearerLoss = 0.1;  // of two that agree
 // How far the factor of gradients may be from a ratio of numbers of parts.
 inline constexpr double kFactorOfMeans = 0.02;
 // From which part of the modules' results on do ranks share their work that have them in common? In the benchmark's
