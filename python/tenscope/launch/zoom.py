@@ -107,7 +107,8 @@ def record_again(sides, place: Place, out: Path, options: Options, more_words=([
         say(f"running {side.label} again: {shlex.join(side.words[1])}")
         words = [*place.words(side.label, back), *(["--eager"] if options.eager else []), *more]
         run = out / f"zoom-{side.label.lower()}"
-        shutil.rmtree(run, ignore_errors=True)
+        if back:  # in the place of what was recorded of the blamed step alone
+            shutil.rmtree(run)
         again.append(side.record(run, ["--stats", *words], say=say, shows_output=options.output))
     for side, folder in zip(sides, again, strict=True):
         check_is_same(side, folder, place, options)
@@ -152,9 +153,11 @@ def zoom(a: Program, b: Program, options: Options) -> tuple[int, str, dict]:
         again = record_again((a, b), place, out, options, oracle_words)
         judgement = judge(again, calls, origin, options.color) if options.oracle else ("", None)
         lines, told = diff_operations(again, place, options)
+        seen = 0  # steps before the blamed one
         for back in _STEPS_BACK:
-            if told["verdict"] != "other_input" or place.step("A") == 0 or place.step("B") == 0:
+            if told["verdict"] != "other_input" or seen >= max(place.step("A"), place.step("B")):
                 break
+            seen = back
             again = record_again((a, b), place, out, options, back=back)
             lines, told = diff_operations(again, place, options)
     finally:
