@@ -1,11 +1,9 @@
 """What `tenscope run` watches in a program that uses torch: outermost modules, backward, optimizers, steps.
 
 Overview. Every module that is called while no other runs is a root; the probe's hooks record what happens below it.
-What else is watched, watching.py tells. A
-step is a completed step of an optimizer, or in a program without backward a completed outermost call; a program that
-opens a run by itself has its own steps. An optimizer
-that is no torch.optim.Optimizer is seen by its effect, at the next moment something else begins. docs/trace.md is the
-contract.
+What else is watched, program_watch.py tells. A step is a completed step of an optimizer, or in a program without
+backward a completed outermost call; a program that opens a run by itself has its own steps. An optimizer that is no
+torch.optim.Optimizer is seen by its effect, at the next moment something else begins. docs/trace.md is the contract.
 """
 
 from __future__ import annotations
