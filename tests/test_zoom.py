@@ -374,7 +374,7 @@ def test_a_module_that_is_given_another_value_is_called_on_the_line_that_is_name
     assert found["first_divergence"]["cause"] == "submodule_input"
     line = found["line"]["b"]
     assert (line["line"], line["op"], line["function"]) == (line_of("GIVEN"), "mul", "forward")
-    assert line["inside"] == f"model.py:{line_of('HALF')}" and line["text"] == "y = y + self.squash(given)"
+    assert line["inside"] == f"model.py:{line_of('HALF')}" and line["text"] == "y = y + self.squash(given)  # GIVEN"
 
 
 def test_a_value_of_the_step_before_is_followed_to_where_it_was_made(recorded):
