@@ -364,9 +364,8 @@ class AutoProbe(Probe):
         self._note_settings("versions", {"python": platform.python_version(), **self._versions})
         util = sys.modules.get("multiprocessing.util")
         if util is not None and is_first:
-            util.Finalize(
-                None, self.finish_at_end, exitpriority=10
-            )  # a worker ends without atexit; the run is closed after that
+            # A worker ends without atexit; the run is closed after that.
+            util.Finalize(None, self.finish_at_end, exitpriority=10)
 
     def _keep_program(self) -> None:
         if (sources := self.kept_sources()) is not None:
