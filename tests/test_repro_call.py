@@ -327,9 +327,29 @@ def test_another_result_is_told(script_run, tmp_path):
     script.write_text(text.replace("gain=0.5", "gain=0.5000002"))
     code, output = run_case(case.folder)
     assert code == 0 and "output.out: the same but for rounding: by" in output
+    script.write_text(text.replace("gain=0.5", "gain=0.50001"))
+    code, output = run_case(case.folder)
+    assert code == 1 and "up to 16 are rounding" in output, "no unit that is moved by half makes so much"
     script.write_text(text.replace("gain=0.5", "gain=0.5, mode='other'"))
     code, output = run_case(case.folder)
     assert code == 1 and "output.mode: 'plain' was recorded, now it is 'other'" in output
+
+
+class Steep(nn.Module):
+    def forward(self, x):
+        return x.mul_(100).sin()
+
+
+def test_a_call_that_amplifies_rounding_is_measured(tmp_path):
+    """Its inputs are changed in place, so each measurement begins with what was given."""
+    safetensors = pytest.importorskip("safetensors.torch")
+    given = torch.linspace(0.5, 1, 50)
+    case = make_case(traced(tmp_path, Steep(), (given.clone(),)), ".", tmp_path / "case")
+    for far, expected in ((0, "equal in bits"), (1, "the same but for rounding"), (30, "DIFFERS")):
+        moved = given + far * 2**-24
+        safetensors.save_file({"input.0": moved}, case.folder / "inputs.safetensors")
+        code, output = run_case(case.folder)
+        assert f"output: {expected}" in output and code == (expected == "DIFFERS"), output
 
 
 def test_random_numbers_are_told(script_run, tmp_path):

@@ -1,6 +1,8 @@
 """Operations (`tenscope run --ops`) and `tenscope zoom`: the line where two programs part."""
 
+import copy
 import fcntl
+import functools
 import json
 import os
 import pty
@@ -55,14 +57,23 @@ class Attention(nn.Module):
         return weights @ v
 
 
+class Squash(nn.Module):
+    def forward(self, values):
+        return values * 0.5  # HALF
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.attn = Attention()
+        self.squash = Squash()
         self.head = nn.Linear(8, 4)
 
     def forward(self, x):
         y = self.attn(x)
+        if BUG in ("given", "another"):
+            given = y if BUG == "given" else x
+            y = y + self.squash(given)  # GIVEN
         if BUG == "ranks" and dist.get_rank() == 1 and "bad" in sys.argv:
             y = y.flip(-1)  # RANK 1
         return self.head(y)
@@ -83,7 +94,26 @@ if BUG == "renamed":
     BUG = "axis"
 if "compiled" in sys.argv:
     net.attn.compile(backend="aot_eager")
-optimizer = torch.optim.SGD(net.parameters(), lr=0.2 if BUG == "rate" else 0.1)
+
+
+class Momentum(torch.optim.Optimizer):
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            kept = self.state[p].setdefault("kept", torch.zeros_like(p))
+            p.sub_(kept.lerp(p.grad, 0.5), alpha=0.1)
+            if BUG == "hasty":
+                kept.lerp_(p.grad, 0.9)  # HASTY
+            else:
+                kept.lerp_(p.grad, 0.1)  # CALM
+
+
+if BUG in ("calm", "hasty"):
+    optimizer = Momentum(net.parameters(), {})
+else:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.2 if BUG == "rate" else 0.1)
+if "reads" in sys.argv:
+    open("needed.txt").close()
 for step in range(3):
     x = torch.randn(2, 5, 8)
     if BUG == "data" and step == 1:
@@ -210,6 +240,20 @@ def test_trace_records_operations_of_modules(tmp_path):
         model(x)
 
 
+def test_pythons_own_library_has_no_lines_of_the_program(tmp_path):
+    import tenscope
+
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return functools.reduce(torch.add, copy.deepcopy([x, x]))  # copy.py calls torch
+
+    model = torch.nn.Sequential(Twice())
+    with tenscope.Run(tmp_path, name="run", strict=True), tenscope.trace(model, ops="0"):
+        model(torch.ones(3))
+    sites = {event["site"] for event in operations(tmp_path / "run") if event.get("site")}
+    assert {site.rpartition(":")[0].rpartition("/")[2] for site in sites} == {os.path.basename(__file__)}
+
+
 def test_autocast_checkpoints_and_vmap(tmp_path):
     import tenscope
     from torch.utils.checkpoint import checkpoint
@@ -322,6 +366,40 @@ def test_the_option_of_the_optimizer_is_named(recorded):
     assert (
         "--zoom runs two recorded programs again" in tenscope_cli("diff", __file__, __file__, "--zoom", check=2).stderr
     )
+
+
+def test_a_module_that_is_given_another_value_is_called_on_the_line_that_is_named(recorded):
+    """Not the line of its own code that is the first to compute something else of it."""
+    found = zoom(recorded("given"), recorded("another"))
+    assert found["first_divergence"]["cause"] == "submodule_input"
+    line = found["line"]["b"]
+    assert (line["line"], line["op"], line["function"]) == (line_of("GIVEN"), "mul", "forward")
+    assert line["inside"] == f"model.py:{line_of('HALF')}" and line["text"] == "y = y + self.squash(given)  # GIVEN"
+
+
+def test_a_value_of_the_step_before_is_followed_to_where_it_was_made(recorded):
+    """The optimizer's state is wrong from the first step on, which shows in the parameters in the second."""
+    calm, hasty = recorded("calm"), recorded("hasty")
+    script = calm.parent.parent / "model.py"
+    script.write_text("raise SystemExit('edited since')")  # what the runs keep is run again, and again
+    try:
+        found = zoom(calm, hasty)
+    finally:
+        script.write_text(PROGRAM)
+    assert found["first_divergence"]["step"] == 1
+    a, b = found["line"]["a"], found["line"]["b"]
+    assert (a["line"], b["line"], b["step"]) == (line_of("CALM"), line_of("HASTY"), 0)
+
+
+def test_a_program_that_cannot_be_run_again_is_said_to_fail(recorded):
+    run = recorded("none")
+    needed = run.parent.parent / "needed.txt"
+    needed.touch()
+    other = recorded("axis", name="reads", more=["reads"])
+    needed.unlink()
+    done = tenscope_cli("zoom", run, other, check=2)
+    assert "running B again failed (FileNotFoundError), before the place of the divergence" in done.stderr
+    assert "No such file or directory: 'needed.txt'" in done.stderr
 
 
 def test_a_module_of_another_name(recorded):

@@ -179,12 +179,13 @@ void init_rundiff(nb::module_& m) {
   m.def(
       "diff_operations",
       [](const std::string& a, const std::string& b, std::optional<std::int64_t> step, std::optional<int> rank,
-         bool color) {
+         std::optional<std::string> called_a, std::optional<std::string> called_b, bool color) {
         nb::gil_scoped_release release;
-        const OpDiff diff = diff_operations(a, b, {.step = step, .rank = rank});
+        const OpDiff diff = diff_operations(a, b, {step, rank, std::move(called_a), std::move(called_b)});
         return std::pair(report::op_diff_text(diff, color), report::op_diff_json(diff));
       },
-      "a"_a, "b"_a, "step"_a.none(), "rank"_a.none(), "color"_a = false);
+      "a"_a, "b"_a, "step"_a.none(), "rank"_a.none(), "called_a"_a.none() = nb::none(),
+      "called_b"_a.none() = nb::none(), "color"_a = false);
   m.def(
       "judge_by_oracle",
       [](const std::string& a, const std::string& b, std::optional<int> rank, bool color) {

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "compare/event_item.hpp"
 #include "compare/noise.hpp"
@@ -41,12 +42,31 @@ struct Op {
   std::string key;                  // dtype, shape and content, or the number
   bool is_input = false;            // no operation: a value that none has made
   bool has_equal = false;
-  double noise = 0;  // of its equal
+  double noise = 0;          // of its equal
+  std::ptrdiff_t call = -1;  // of the module it was made in, in Side::calls; -1: of none
+};
+
+struct Call {
+  std::string path;
+  std::ptrdiff_t outer = -1;  // the call around it
+  std::optional<compare::CallingLine> line;
+};
+
+// The calls under way, by the threads that make them.
+class CallStacks {
+ public:
+  std::ptrdiff_t& innermost(std::size_t writer, std::uint64_t thread) {
+    return innermost_.try_emplace({writer, thread}, -1).first->second;
+  }
+
+ private:
+  std::map<std::pair<std::size_t, std::uint64_t>, std::ptrdiff_t> innermost_;
 };
 
 struct Side {
   Reader reader;
   std::vector<Op> ops;
+  std::vector<Call> calls;
   std::unordered_map<std::string, std::vector<std::size_t>> by_key, by_shape, by_input;
   std::unordered_set<std::string> contents;
   std::map<std::string, std::string> optimizer;  // its settings in the step that is looked at, or in the last
@@ -104,21 +124,41 @@ void read_note(const Event& event, Side& side) {
   }
 }
 
+void follow_call(const Event& event, std::ptrdiff_t& innermost, Side& side) {
+  if (event.kind == EventKind::Enter) {
+    side.calls.push_back({event.name, innermost, compare::read_calling_line(event)});
+    innermost = std::ssize(side.calls) - 1;
+    return;
+  }
+  while (innermost >= 0) {  // an exception may have left calls without an exit
+    const Call& call = side.calls[static_cast<std::size_t>(innermost)];
+    innermost = call.outer;
+    if (call.path == event.name) return;
+  }
+}
+
 Side read_side(const std::filesystem::path& path, const OpDiffOptions& options, compare::Interner& interner) {
   Side side{.reader = Reader(path, {.ranks = options.rank ? std::vector{*options.rank} : std::vector<int>{}}),
             .ops = {},
+            .calls = {},
             .by_key = {},
             .by_shape = {},
             .by_input = {},
             .contents = {},
             .optimizer = {}};
+  CallStacks stacks;
   for (EventId id = 0; id < side.reader.event_count(); ++id) {
     const EventKind kind = side.reader.kind(id);
     if (kind == EventKind::Note) read_note(side.reader.event(id), side);
+    if (kind == EventKind::Enter || kind == EventKind::Exit) {
+      const Event event = side.reader.event(id);
+      follow_call(event, stacks.innermost(side.reader.writer_index(id), event.thread), side);
+    }
     if (kind != EventKind::Value || (options.step && side.reader.step(id) != *options.step)) continue;
     const Event event = side.reader.event(id);
     if (!compare::is_operation(event)) continue;
     Op& op = side.ops.emplace_back(make_op(event, id, interner));
+    op.call = stacks.innermost(side.reader.writer_index(id), event.thread);
     if (!op.content.empty()) op.item.has_bytes = side.reader.has_bytes(id, std::get<TensorRecord>(event.value));
     const std::size_t index = side.ops.size() - 1;
     side.by_key[op.key].push_back(index);
@@ -131,8 +171,13 @@ Side read_side(const std::filesystem::path& path, const OpDiffOptions& options, 
 
 class OpMatcher {
  public:
-  OpMatcher(Side& a, Side& b, const compare::Interner& interner)
-      : a_(a), b_(b), source_a_(a.reader), source_b_(b.reader), values_(source_a_, source_b_, interner) {}
+  OpMatcher(Side& a, Side& b, const compare::Interner& interner, const OpDiffOptions& options)
+      : a_(a),
+        b_(b),
+        source_a_(a.reader),
+        source_b_(b.reader),
+        options_(options),
+        values_(source_a_, source_b_, interner) {}
 
   OpDiff match() {
     OpDiff diff;
@@ -299,6 +344,25 @@ class OpMatcher {
     return is_before(first, own, second, other);
   }
 
+  // Where an operation in a call of the module `called` has its reason: on the line that makes the call.
+  static OpPlace place_of(const Op& op, const Side& side, const std::optional<std::string>& called) {
+    OpPlace place = op.place;
+    if (!called || place.phase != to_string(Phase::Forward)) return place;
+    for (std::ptrdiff_t at = op.call; at >= 0;) {
+      const Call& call = side.calls[static_cast<std::size_t>(at)];
+      at = call.outer;
+      if (call.path != *called) continue;
+      if (!call.line || call.line->site == place.site) break;
+      place.inside = std::exchange(place.site, call.line->site);
+      place.function = call.line->function;
+      place.text = call.line->text;
+      place.assigns = call.line->assigns;
+      place.module = at < 0 ? "" : side.calls[static_cast<std::size_t>(at)].path;
+      break;
+    }
+    return place;
+  }
+
   void tell(const Op* x, const Op* y, OpDiff& diff) const {
     if (x != nullptr && y != nullptr) {
       const bool x_follows = is_of_other_input(x, a_, b_, noise_of_a_),
@@ -324,8 +388,8 @@ class OpMatcher {
       diff.verdict = is_pair ? OpVerdict::Differs : OpVerdict::Other;
       diff.are_inputs_exchanged = is_pair;
     }
-    if (x != nullptr) diff.a = x->place;
-    if (y != nullptr) diff.b = y->place;
+    if (x != nullptr) diff.a = place_of(*x, a_, options_.called_a);
+    if (y != nullptr) diff.b = place_of(*y, b_, options_.called_b);
     const std::optional<OpPlace>& blamed = diff.a ? diff.a : diff.b;
     if (blamed && blamed->phase == to_string(Phase::Optimizer)) diff.options = other_options();
     if (is_pair && diff.a && diff.b) diff.metrics = values_.describe(x->item, y->item);
@@ -354,6 +418,7 @@ class OpMatcher {
   Side& a_;
   Side& b_;
   compare::ReaderSource source_a_, source_b_;
+  const OpDiffOptions& options_;
   mutable compare::RunValues values_;
   compare::NoiseJudge judge_{std::nullopt};
   NoisyValues noise_of_a_, noise_of_b_;  // contents that have an equal but for noise: the other side's, and how much
@@ -371,7 +436,7 @@ std::string_view to_string(OpVerdict verdict) noexcept {
 OpDiff diff_operations(const std::filesystem::path& a, const std::filesystem::path& b, const OpDiffOptions& options) {
   compare::Interner interner;
   Side side_a = read_side(a, options, interner), side_b = read_side(b, options, interner);
-  return OpMatcher(side_a, side_b, interner).match();
+  return OpMatcher(side_a, side_b, interner, options).match();
 }
 
 }  // namespace tenscope

@@ -23,6 +23,7 @@ struct OpPlace {
   std::string module, phase;
   std::int64_t step = 0;
   EventId event = 0;
+  std::string inside;  // the line is that of a module's call: where in it the operation itself is made
 };
 
 enum class OpVerdict : std::uint8_t {
@@ -40,6 +41,9 @@ std::string_view to_string(OpVerdict verdict) noexcept;  // "nothing", "same", .
 struct OpDiffOptions {
   std::optional<std::int64_t> step;  // only operations of this step
   std::optional<int> rank;
+  // The paths in both runs of a module that is called with another input: operations in its calls have the line that
+  // makes the call.
+  std::optional<std::string> called_a, called_b;
 };
 
 // An option of an optimizer, or its count of steps, as JSON has it; empty: that run has none.

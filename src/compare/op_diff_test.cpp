@@ -29,6 +29,14 @@ class Program {
     return values;
   }
 
+  // What `code` does in a call of a module.
+  void call(const std::string& module, const std::string& site, const std::function<void()>& code) {
+    const std::string meta = "{\"caller\":{\"site\":\"" + site + "\",\"text\":\"y = f(x)\"}}";
+    run_.record({.kind = EventKind::Enter, .name = module, .meta = meta}, EventValue());
+    code();
+    run_.record({.kind = EventKind::Exit, .name = module}, EventValue());
+  }
+
   Numbers operation(const std::string& name, const std::vector<Numbers>& inputs, const Numbers& result,
                     const std::string& args = "") {
     std::vector<std::string> from;
@@ -60,9 +68,9 @@ class OpDiffTest : public ::testing::Test {
  protected:
   using Code = std::function<void(Program&)>;
 
-  OpDiff diff(const Code& a, const Code& b) {
+  OpDiff diff(const Code& a, const Code& b, const OpDiffOptions& options = {}) {
     const auto first = record("a", a), second = record("b", b);
-    return diff_operations(first, second);
+    return diff_operations(first, second, options);
   }
 
  private:
@@ -150,6 +158,27 @@ TEST_F(OpDiffTest, AnInputThatNobodyMadeIsNoOperationsFault) {
   EXPECT_EQ(found.verdict, OpVerdict::OtherInput);
   ASSERT_TRUE(found.a);
   EXPECT_EQ(found.a->op, "relu");
+}
+
+TEST_F(OpDiffTest, AModuleThatIsGivenAnotherValueIsToldByTheLineThatCallsIt) {
+  const auto program = [](bool is_bug) {
+    return [is_bug](Program& p) {
+      const Numbers x = p.input(kX);
+      p.call("net", "main.py:9", [&] {
+        const Numbers relu = p.operation("relu", {x}, kRelu);
+        p.call("net.fc", "model.py:5", [&] { p.operation("add", {is_bug ? x : relu}, is_bug ? kDoubled : kSum); });
+      });
+    };
+  };
+  const OpDiff found = diff(program(false), program(true), {.called_a = "net.fc", .called_b = "net.fc"});
+  EXPECT_TRUE(found.are_inputs_exchanged);
+  ASSERT_TRUE(found.a && found.b);
+  EXPECT_EQ(found.b->op + " " + found.b->site + " " + found.b->text, "add model.py:5 y = f(x)");
+  EXPECT_EQ(found.b->module, "net");
+  const OpDiff of_outer = diff(program(false), program(true), {.called_a = "net", .called_b = "net"});
+  EXPECT_EQ(of_outer.b->site + of_outer.b->module, "main.py:9");
+  const OpDiff of_none = diff(program(false), program(true), {.called_a = "other"});
+  EXPECT_TRUE(of_none.a->site.empty() && of_none.b->site.empty());
 }
 
 }  // namespace

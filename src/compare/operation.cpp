@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <string_view>
+#include <utility>
 
 namespace tenscope::compare {
 
@@ -24,6 +25,17 @@ Operation read_operation(const Event& event) {
   for (const simdjson::dom::element each : from)
     if (std::string_view print; each.get(print) == simdjson::SUCCESS) operation.inputs.emplace_back(print);
   return operation;
+}
+
+std::optional<CallingLine> read_calling_line(const Event& event) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element caller;
+  if (parser.parse(event.meta)["caller"].get(caller) != simdjson::SUCCESS) return {};
+  CallingLine line;
+  for (auto [name, out] : {std::pair("site", &line.site), std::pair("function", &line.function),
+                           std::pair("text", &line.text), std::pair("assigns", &line.assigns)})
+    if (std::string_view found; caller[name].get(found) == simdjson::SUCCESS) *out = found;
+  return line;
 }
 
 }  // namespace tenscope::compare

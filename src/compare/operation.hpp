@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,12 @@ struct Operation {
 };
 
 Operation read_operation(const Event& event);
+
+// The line that makes a module's call, of its enter event.
+struct CallingLine {
+  std::string site, function, text, assigns;
+};
+
+std::optional<CallingLine> read_calling_line(const Event& event);
 
 }  // namespace tenscope::compare

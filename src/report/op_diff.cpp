@@ -38,6 +38,7 @@ class PlaceLines {
     const auto unless = [&](bool is_same) { return is_same ? Tone::Plain : tone; };
     const std::string statement = toned(here.text, unless(other && other->text == here.text), color_);
     std::string text = fmt::format("  {}  {}   {}\n", side, toned(here.site, Tone::Plain, color_), statement);
+    if (!here.inside.empty()) text += fmt::format("       {} at {}\n", here.op, here.inside);
     const bool is_same_op = other && other->op == here.op;
     if (here.args.empty() && (is_same_op || !other)) return text;
     const std::string words = here.args.empty() ? here.op : fmt::format("{}: {}", here.op, here.args);
@@ -98,7 +99,8 @@ void put_place(JsonWriter& json, std::string_view name, const std::optional<OpPl
   has_line ? json.raw(place->site.substr(colon + 1)) : json.null();
   json.key("function").text(place->function).key("op").text(place->op).key("full_op").text(place->full_op);
   json.key("args").text(place->args).key("text").text(place->text);
-  json.key("assigns").text(place->assigns).key("module").text(place->module);
+  json.key("assigns").text(place->assigns).key("module").text(place->module).key("inside");
+  place->inside.empty() ? json.null() : json.text(place->inside);
   json.key("phase").text(place->phase).key("step").number(place->step).end_object();
 }
 

@@ -32,6 +32,7 @@ class Program:
         self.label = label
         self.folder = newest_run(folder)
         self._command = shlex.split(command) if command else None
+        self._printed = ""  # when it was run again
 
     @functools.cached_property
     def recorded(self) -> Recorded:
@@ -75,12 +76,18 @@ class Program:
             folder = self.then.path(folder)
         words = ["-m", "tenscope.run", "--out", str(run.parent), "--name", run.name, *options]
         command = [*python, *words, *program]
-        printed = run_again(self.label, command, self.recorded, folder, environment or {})
+        self._printed = run_again(self.label, command, self.recorded, folder, environment or {})
         if shows_output:
-            sys.stderr.write(printed)
+            sys.stderr.write(self._printed)
         if not (run / "run.json").exists():
-            raise Trouble(f"running {self.label} again recorded nothing: {shlex.join(command)}\n{printed[-2000:]}")
+            told = f"{shlex.join(command)}\n{self._printed[-2000:]}"
+            raise Trouble(f"running {self.label} again recorded nothing: {told}")
         return run
+
+    def has_failed(self, state: str) -> Trouble:
+        """What to say where the program does not get as far as it did."""
+        told = self._printed[-2000:].rstrip()
+        return Trouble(f"running {self.label} again {state}, before the place of the divergence:\n{told}")
 
     def has_changed_since(self, first: dict) -> Trouble:
         """What to say where running it again gives other numbers, first at that origin of a diff."""

@@ -83,9 +83,9 @@ def arm_child() -> None:
 
 def _arm() -> None:
     def torch_is_there() -> None:
-        from tenscope.launch import autoprobe
+        from tenscope.launch import program_watch
 
-        autoprobe.start()
+        program_watch.start()
 
     WhenImported("torch", torch_is_there).install()
 

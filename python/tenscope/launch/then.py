@@ -59,8 +59,10 @@ class Then:
         for number, root in enumerate(self._roots):
             files = {path: text for path, text in self._changed.items() if self._root_of(path) == root}
             if files:
-                self._laid_out[root] = str(folder / str(number))
-                _mirror(Path(root), folder / str(number), files)
+                mirror = folder / str(number)
+                self._laid_out[root] = str(mirror)
+                if not mirror.exists():  # of an earlier time
+                    _mirror(Path(root), mirror, files)
 
     def path(self, path: str) -> str:
         """Where that path of the program is now: itself, where nothing has changed around it."""

@@ -23,6 +23,10 @@ from tenscope.errors import Error
 from tenscope.launch.again import Program
 from tenscope.launch.blamed_call import IN_MODULE, blamed_call, judge, offer
 from tenscope.metadata.repro import Trouble
+from tenscope.reading.recording import open as open_run
+
+_GIVEN = {"model_input", "submodule_input", "extra_input"}  # a module is called with something else
+_STEPS_BACK = (1, 8)  # where a value that no operation has made differs: it was made in a step before
 
 
 @dataclasses.dataclass
@@ -65,7 +69,9 @@ class Place:
         return origin["phase"] == "forward" and origin["cause"] in IN_MODULE and bool(origin["module"])
 
     def module(self, side: str) -> str:
-        path = self.origin["module"]
+        return self._as_named(self.origin["module"], side)
+
+    def _as_named(self, path: str, side: str) -> str:
         if side == "A":
             return path
         before = [a for a in self.renamed if path == a or path.startswith(f"{a}.")]
@@ -76,11 +82,17 @@ class Place:
         event = self.origin[f"event_{side.lower()}"]
         return self.origin["step"] if event is None else event["step"]
 
-    def words(self, side: str) -> list[str]:
-        """The words of `tenscope run` that record the operations of the place."""
+    def called(self, side: str) -> str | None:
+        """The module that is called with another input, where its caller is to blame."""
+        is_given = self.origin["phase"] == "forward" and self.origin["cause"] in _GIVEN
+        return self._as_named(self.origin["seen_in"], side) if is_given else None
+
+    def words(self, side: str, back: int) -> list[str]:
+        """The words of `tenscope run` that record the operations of the place, and of so many steps before it."""
         step = self.step(side)
-        words = ["--steps", f"0:{step + 1}", "--end-after", str(step), "--ops-steps", f"{step}:{step + 1}"]
-        if not self.is_call:
+        first = max(0, step - back)
+        words = ["--steps", f"0:{step + 1}", "--end-after", str(step), "--ops-steps", f"{first}:{step + 1}"]
+        if back or not self.is_call:
             return [*words, "--ops", ":all"]
         words += ["--ops", self.module(side), "--ops-values"]
         # `call` counts the calls of the module that it was seen in, which may be one inside the blamed one.
@@ -88,12 +100,41 @@ class Place:
         return words if self.origin["seen_in"] != self.origin["module"] else [*words, "--ops-call", str(event["call"])]
 
 
-def check_is_same(side: Program, again: Path, step: int, options: Options) -> None:
+def record_again(sides, place: Place, out: Path, options: Options, more_words=([], []), back: int = 0) -> list[Path]:
+    """Both programs run again up to the blamed step, with the operations of the place."""
+    again = []
+    for side, more in zip(sides, more_words, strict=True):
+        say(f"running {side.label} again: {shlex.join(side.words[1])}")
+        words = [*place.words(side.label, back), *(["--eager"] if options.eager else []), *more]
+        run = out / f"zoom-{side.label.lower()}"
+        if back:  # in the place of what was recorded of the blamed step alone
+            shutil.rmtree(run)
+        again.append(side.record(run, ["--stats", *words], say=say, shows_output=options.output))
+    for side, folder in zip(sides, again, strict=True):
+        check_is_same(side, folder, place, options)
+    return again
+
+
+def diff_operations(again: list[Path], place: Place, options: Options) -> tuple[str, dict]:
+    """Text and document of the comparison of operations."""
+    rank = place.origin["rank"] if place.origin["rank"] >= 0 else None
+    text, document = _core.diff_operations(
+        str(again[0]), str(again[1]), None, rank, place.called("A"), place.called("B"), options.color
+    )
+    return text, json.loads(document)
+
+
+def check_is_same(side: Program, again: Path, place: Place, options: Options) -> None:
     """What was recorded anew is what was recorded before, up to the blamed step."""
     _, found = diff(side.folder, again, dataclasses.replace(options, map=[], prefix=True, strict=False))
     first = found["first_divergence"]
-    if first is not None and first["step"] <= step:
+    if first is not None and first["step"] <= place.step(side.label):
         raise side.has_changed_since(first)
+    event = place.origin[f"event_{side.label.lower()}"]
+    recorded = open_run(again)
+    is_there = event is None or bool(recorded._reader.find(event["name"], event["step"], event["call"]))
+    if recorded.state.startswith("failed") and not is_there:
+        raise side.has_failed(recorded.state)
 
 
 def zoom(a: Program, b: Program, options: Options) -> tuple[int, str, dict]:
@@ -106,26 +147,24 @@ def zoom(a: Program, b: Program, options: Options) -> tuple[int, str, dict]:
     place = Place(origin, found["renamed"])
     calls = [blamed_call(side.folder, place.module(side.label), origin, side.label.lower()) for side in (a, b)]
     asks_oracle = options.oracle and None not in calls
+    oracle_words = [call.oracle_words if asks_oracle else [] for call in calls]
     out = options.keep or Path(tempfile.mkdtemp(prefix="tenscope-zoom-"))
     try:
-        again = []
-        for side, call in zip((a, b), calls, strict=True):
-            say(f"running {side.label} again: {shlex.join(side.words[1])}")
-            words = [*place.words(side.label), *(["--eager"] if options.eager else [])]
-            words += call.oracle_words if asks_oracle else []
-            run = out / f"zoom-{side.label.lower()}"
-            again.append(side.record(run, ["--stats", *words], say=say, shows_output=options.output))
-        for side, folder in zip((a, b), again, strict=True):
-            check_is_same(side, folder, place.step(side.label), options)
-        rank = origin["rank"] if origin["rank"] >= 0 else None
-        lines, told = _core.diff_operations(str(again[0]), str(again[1]), None, rank, options.color)
+        again = record_again((a, b), place, out, options, oracle_words)
         judgement = judge(again, calls, origin, options.color) if options.oracle else ("", None)
+        lines, told = diff_operations(again, place, options)
+        seen = 0  # steps before the blamed one
+        for back in _STEPS_BACK:
+            if told["verdict"] != "other_input" or seen >= max(place.step("A"), place.step("B")):
+                break
+            seen = back
+            again = record_again((a, b), place, out, options, back=back)
+            lines, told = diff_operations(again, place, options)
     finally:
         if options.keep is None:
             shutil.rmtree(out, ignore_errors=True)
-    operations = json.loads(told)
     offered, commands = offer(calls)
-    document = {**found, "line": operations.pop("line"), "operations": operations, "reproduce": commands}
+    document = {**found, "line": told.pop("line"), "operations": told, "reproduce": commands}
     if options.oracle:
         document["oracle"] = judgement[1]
         lines += f"\n{judgement[0]}"

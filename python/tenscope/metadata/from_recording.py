@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -18,7 +19,10 @@ _DTYPES = {
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16",
     "U8": "uint8", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
 }  # fmt: skip
-_WIDE_LIMIT, _HALF_LIMIT = 500, 3  # units of roundoff that two correct ways to compute the same may differ by
+# Units of roundoff that two correct ways to compute the same may differ by: four times what the call makes of inputs
+# and parameters that are moved by half a unit, within these bounds; in half types a constant.
+_WIDE_LIMITS, _HALF_LIMIT = (16, 500), 3
+_MOVES = 3  # calls that measure it
 
 
 def _end_in_trouble(kind, error, trace):
@@ -97,6 +101,7 @@ def _named(names, prefix):
 def compare(call, values=None, raised=""):
     """Makes the call; 0: it gives what was recorded, in bits or but for rounding, 1: it does not, 2: it cannot."""
     before = torch.get_rng_state()
+    kept = [(tensor, tensor.detach().clone()) for tensor in _held() if not isinstance(tensor, nn.Parameter)]
     try:
         result = call()
     except Exception as error:
@@ -105,21 +110,65 @@ def compare(call, values=None, raised=""):
             raise
         print(f"the call raised {told}, as it did when it was recorded" if told == raised else f"it raised {told}")
         return int(told != raised)
-    now = members(result, "output", {})
-    now.update({f"{name}.after": value for name, value in inputs.items()})
+    now = _results(result)
+    draws = not torch.equal(before, torch.get_rng_state())
     recorded = {**read("outputs.safetensors"), **(values or {})}
     if raised:
         print(f"when it was recorded the call raised {raised}; now it did not")
         return 1
-    is_same = [_judge(name, value, now.get(name)) for name, value in recorded.items()]
+    noise = functools.cache(lambda: _noise(call, kept, before, now))
+    is_same = [_judge(name, value, now.get(name), noise) for name, value in recorded.items()]
     if all(is_same):
         print("reproduces what was recorded")
         return 0
-    if not torch.equal(before, torch.get_rng_state()):
+    if draws:
         print("the call draws random numbers (dropout?), and those of the recorded call are not known: cannot tell")
         return 2
     print("does not reproduce what was recorded")
     return 1
+
+
+def _held():
+    return list({id(tensor): tensor for tensor in (*held.values(), *inputs.values())}.values())
+
+
+def _results(result):
+    """What was returned, and the inputs as they are now: the call may have changed them."""
+    now = members(result, "output", {})
+    now.update({f"{name}.after": value for name, value in inputs.items()})
+    return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in now.items()}
+
+
+def _noise(call, kept, generator, now):
+    """By name, how many units the results move when each number of the inputs and parameters becomes its neighbour
+    half of the time. Nothing where the call cannot be made again."""
+    kept = kept + [(tensor, tensor.detach().clone()) for tensor in _held() if isinstance(tensor, nn.Parameter)]
+    found = {}
+    for seed in range(_MOVES):
+        random = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for tensor, value in kept:
+                tensor.copy_(_moved(value, random))
+        torch.set_rng_state(generator)
+        try:
+            moved = _results(call())
+        except Exception:
+            return {}
+        for name, value in now.items():
+            if isinstance(value, torch.Tensor) and _is_inexact(value):
+                other = moved.get(name)
+                if not isinstance(other, torch.Tensor) or other.shape != value.shape:
+                    return {}
+                found[name] = max(found.get(name, 0), _distance(_wide(value), _wide(other), value.dtype)[0])
+    return found
+
+
+def _moved(value, random):
+    if not value.is_floating_point() or value.element_size() < 2:
+        return value
+    steps = torch.randint(0, 4, value.shape, generator=random).to(value.device)
+    ends = torch.where(steps == 0, -torch.inf, torch.inf).to(value.dtype)
+    return torch.where((steps < 2) & (value != 0), torch.nextafter(value, ends), value)
 
 
 def members(value, name, found):
@@ -138,7 +187,7 @@ def members(value, name, found):
     return found
 
 
-def _judge(name, then, now):
+def _judge(name, then, now, noise):
     """Says how a value is another than the recorded one; whether it is the same, in bits or but for rounding."""
     if not isinstance(then, torch.Tensor) or not isinstance(now, torch.Tensor):
         is_same = type(then) is type(now) and (then == now or (then != then and now != now))
@@ -154,21 +203,33 @@ def _judge(name, then, now):
     if not _is_inexact(a):
         print(f"{name}: DIFFERS in {int((a != b).sum())} of {a.numel()} elements")
         return False
-    limit = _WIDE_LIMIT if torch.finfo(a.dtype).bits > 16 else _HALF_LIMIT
-    roundoff = torch.finfo(a.dtype).eps / 2
-    a, b = (each.to(torch.complex128 if each.is_complex() else torch.float64) for each in (a, b))
+    units, has_same_odd = _distance(_wide(a), _wide(b), a.dtype)
+    limit = _HALF_LIMIT
+    if torch.finfo(a.dtype).bits > 16:
+        least, most = _WIDE_LIMITS
+        limit = min(max(least, 4 * noise().get(name, most)), most) if has_same_odd and units > least else least
+    is_same = has_same_odd and units <= limit
+    word = "the same but for rounding" if is_same else "DIFFERS"
+    told = "" if is_same else f"; up to {limit:.3g} are rounding"
+    told += "" if has_same_odd else ", and NaN or infinities stand elsewhere"
+    print(f"{name}: {word}: by {units:.3g} units of roundoff of its largest value at most{told}")
+    return is_same
+
+
+def _wide(tensor):
+    return tensor.detach().cpu().contiguous().view(-1).to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def _distance(a, b, dtype):
+    """Units of roundoff of the largest value of `a`; whether NaN and infinities stand at the same places."""
     is_finite = torch.isfinite(a)
     odd = torch.where(is_finite, 0, a), torch.where(torch.isfinite(b), 0, b)
     has_same_odd = torch.equal(is_finite, torch.isfinite(b)) and torch.allclose(*odd, rtol=0, atol=0, equal_nan=True)
     largest = float(a[is_finite].abs().max()) if is_finite.any() else 0.0
     both = is_finite & torch.isfinite(b)
     furthest = float((a - b)[both].abs().max()) if both.any() else 0.0
-    units = furthest / (largest * roundoff) if largest else float("inf") if furthest else 0.0
-    is_same = has_same_odd and units <= limit
-    word = "the same but for rounding" if is_same else "DIFFERS"
-    odd_word = "" if has_same_odd else ", and NaN or infinities stand elsewhere"
-    print(f"{name}: {word}: by {units:.3g} units of roundoff of its largest value at most{odd_word}")
-    return is_same
+    unit = largest * torch.finfo(dtype).eps / 2
+    return furthest / unit if unit else float("inf") if furthest else 0.0, has_same_odd
 
 
 def _is_inexact(tensor):

@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Mapping
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.modules import module as _hooks
@@ -31,6 +32,10 @@ from tenscope.probes.forward import forward_of
 from tenscope.probes.modules import ModuleInfo, Registry, class_of, forward_arguments
 from tenscope.probes.rehearsal import pipeline_stage, without_values
 from tenscope.recording import moments
+
+if TYPE_CHECKING:
+    from tenscope.probes.ops import Scope
+    from tenscope.probes.program_lines import ProgramLines
 
 _MAX_MEMBERS = 1000  # of one nest of arguments or results
 _MAX_DEPTH = 64
@@ -81,6 +86,7 @@ class Probe:
         self.fingerprint = fingerprint
         self.on = True
         self.is_aside = False  # calls that are made now are none of the program's
+        self.lines: ProgramLines | None = None  # where operations are recorded: finds the lines that call modules
         self.witness = None  # is shown the calls that are recorded, as they begin and end
         self.builder = Builder(registry.get)
         self.pending: list[grads.Contribution] = []
@@ -100,6 +106,10 @@ class Probe:
 
     def end_outermost(self, info: ModuleInfo, output) -> None:
         pass
+
+    def scope_of_op(self) -> Scope | None:
+        """What the operation that runs now belongs to; None: it is not wanted."""
+        return None
 
     def pass_over(self, reason: str, module, info: ModuleInfo | None) -> None:
         """An outermost call without values is not recorded; that is said."""
@@ -246,7 +256,7 @@ class Probe:
             scope=info.path,
             cls=info.cls,
             call=frame.call,
-            meta=enter_meta(info, module, form_of(args, kwargs), self.builder),
+            meta=self._with_caller(enter_meta(info, module, form_of(args, kwargs), self.builder)),
         )
         if self.witness is not None:
             self.witness.enter(frame, module, args, kwargs or {})
@@ -265,6 +275,12 @@ class Probe:
         if tracks_grads:
             tensors = [member for member in inputs if isinstance(member[2], torch.Tensor)]
             frame.edges = grads.InputEdges(tensors)
+
+    def _with_caller(self, meta: str) -> str:
+        """Where this call's operations are recorded: with the line that makes it."""
+        if self.lines is None or self.scope_of_op() is None or (line := self.lines.calling()) is None:
+            return meta
+        return f'{meta[:-1]},"caller":{json.dumps({"site": line.site, **line.words})}}}'
 
     def _exit(self, module, args, kwargs, output, error: BaseException | None) -> None:
         began = perf_counter_ns()

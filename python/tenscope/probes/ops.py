@@ -1,8 +1,8 @@
 """Operations of torch as events: which one, from which source line, made of what. docs/zoom.md says what is written.
 
 Overview. A TorchDispatchMode sees every operation below autograd: those that composite functions are made of, those
-that autocast inserts, and those of the backward pass. An operation's line is that of the innermost frame that is not
-torch's. One that the autograd engine runs has no such frame of its own: it belongs to the line whose operation made
+that autocast inserts, and those of the backward pass. An operation's line is that of the innermost frame that is the
+program's. One that the autograd engine runs has no such frame of its own: it belongs to the line whose operation made
 its node. A node is made just before its operation reaches us, so its number is the last one given out then.
 
 An operation's inputs are named by their content (fingerprints), so that views and in-place operations need no
@@ -15,11 +15,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from types import CodeType
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -28,11 +26,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tenscope import _core
 from tenscope.probes.hooks import Frame
 from tenscope.probes.modules import PathFilter
-from tenscope.probes.statements import statement_at
-from tenscope.recording.callers import OWN_FOLDER
+from tenscope.probes.program_lines import COMPILED, Line
 from tenscope.recording.selectors import AROUND, Unmatched
 
-_TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _graph_task_id = torch._C._current_graph_task_id
 _current_node = torch._C._current_autograd_node
 _next_sequence_nr = torch._C._autograd._get_sequence_nr
@@ -112,33 +108,6 @@ class Wanted:
         return found
 
 
-@dataclasses.dataclass(frozen=True)
-class Line:
-    file: str = ""
-    number: int = 0
-    function: str = ""
-
-    @functools.cached_property
-    def site(self) -> str:
-        if not self.file:
-            return ""
-        folder = os.getcwd() + os.sep
-        shown = self.file.removeprefix(folder) if self.file.startswith(folder) else os.path.basename(self.file)
-        return f"{shown}:{self.number}"
-
-    @functools.cached_property
-    def meta(self) -> str:
-        """Members of an event's meta, as JSON."""
-        statement = statement_at(self.file, self.number)
-        words = {"function": self.function, "text": statement.text}
-        if statement.assigns:
-            words["assigns"] = statement.assigns
-        return json.dumps(words)[1:-1]
-
-
-_COMPILED = Line()  # of code that torch.compile has made
-
-
 class Function:
     """What is to be known of one of torch's functions."""
 
@@ -164,16 +133,15 @@ class Function:
 
 class Operations(TorchDispatchMode):
     """Records operations through `record_op` of the probe that `probe()` returns. Its `scope_of_op` is asked for each:
-    the scope that it belongs to, or None where it is not wanted. `has_compiled_ops` is told where code runs that
-    torch.compile has made: its operations have no lines and are not recorded; `trouble`, what goes wrong in here."""
+    the scope that it belongs to, or None where it is not wanted; its `lines` find the program's lines.
+    `has_compiled_ops` is told where code runs that torch.compile has made: its operations have no lines and are not
+    recorded; `trouble`, what goes wrong in here."""
 
     def __init__(self, probe: Callable, values: str = "full"):
         super().__init__()
         self._probe = probe
         self._values = values
         self._functions: dict[object, Function] = {}
-        self._lines: dict[tuple[CodeType, int], Line] = {}
-        self._new_codes: list[CodeType] = []  # whose sources are still to be kept
         self._made_at: dict[int, tuple[Line | None, Scope]] = {}  # by the number of a node of the graph
         self._known: set[str] = set()  # contents that an event has
         # Storages that were never written to. A weak reference keeps its address from being given to another.
@@ -214,10 +182,10 @@ class Operations(TorchDispatchMode):
         elif scope is None:
             return None
         else:
-            line = self._user_line(is_backward=False)
+            line = self._probe().lines.innermost(sys._getframe(2))
             if len(self._made_at) < _MAX_NODES:
                 self._made_at.setdefault(_next_sequence_nr() - 1, (line, scope))
-        if line is _COMPILED:
+        if line is COMPILED:
             self._probe().has_compiled_ops(scope)
             return None
         inputs = self._inputs(function, args, kwargs, scope) if function.has_news else []
@@ -228,30 +196,11 @@ class Operations(TorchDispatchMode):
         made_at = self._made_at.get(node._sequence_nr()) if node is not None else None
         if made_at is None and scope is None:
             return None, None
-        line = self._user_line(is_backward=True)
+        line = self._probe().lines.innermost(sys._getframe(3), is_backward=True)
         if made_at is not None:
             return made_at[1].in_backward, line or made_at[0]
         # Gradients are added up: by whoever called backward.
-        return scope.in_backward, line or self._user_line(is_backward=False)
-
-    def _user_line(self, is_backward: bool) -> Line | None:
-        """The innermost frame that is neither torch's nor ours; None for what the autograd engine runs by itself."""
-        frame = sys._getframe(3)
-        while frame is not None:
-            code = frame.f_code
-            if is_backward and code.co_name == "_engine_run_backward":
-                return None
-            if code.co_filename.startswith("<eval_with_key>") or "torchinductor" in code.co_filename:
-                return _COMPILED
-            if not code.co_filename.startswith((_TORCH_FOLDER, OWN_FOLDER, "<frozen ")):
-                key = (code, frame.f_lineno)
-                line = self._lines.get(key)
-                if line is None:
-                    line = self._lines[key] = Line(code.co_filename, frame.f_lineno, code.co_name)
-                    self._new_codes.append(code)
-                return line
-            frame = frame.f_back
-        return None
+        return scope.in_backward, line or self._probe().lines.innermost(sys._getframe(3))
 
     def _inputs(self, function: Function, args, kwargs, scope: Scope) -> list[str]:
         """Fingerprints of the tensors that go in, as JSON; those that are news are recorded."""
@@ -314,8 +263,9 @@ class Operations(TorchDispatchMode):
             meta=f"{{{meta}}}",
             values=self._values,
         )
-        while self._new_codes:
-            code = self._new_codes.pop()
+        new_codes = self._probe().lines.new_codes
+        while new_codes:
+            code = new_codes.pop()
             if (sources := self._probe().kept_sources()) is not None:
                 sources.keep_code(code)
 

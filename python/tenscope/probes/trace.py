@@ -23,6 +23,7 @@ from tenscope.probes.modules import (
     unwrapped_paths,
 )
 from tenscope.probes.ops import Operations, Scope, Wanted
+from tenscope.probes.program_lines import ProgramLines
 from tenscope.probes.rehearsal import is_made_by_compiler
 from tenscope.probes.spy import listen, unlisten
 from tenscope.probes.state import State
@@ -130,6 +131,7 @@ class trace:
                 watch = LocalsWatch(self.model, globs(self._locals), probe.record_local, probe.is_inside)
                 closing.enter_context(watch)
             if self._ops:
+                probe.lines = ProgramLines()
                 closing.enter_context(Operations(lambda: probe, self._what.values))
             listen(probe)
             closing.callback(unlisten, probe)
