@@ -143,6 +143,16 @@ def test_what_is_recorded_before_the_first_module_call_is_in_the_run(tmp_path):
     assert [event.step for event in run.find("output")] == [event.step for event in run.find("loss")] == [0, 1, 2]
 
 
+@needs_torch
+def test_a_program_that_steps_without_opening_a_run_is_not_counted_twice(tmp_path):
+    text = TRAINS.format(opens="pass", steps="tenscope.step()")
+    done = tenscope_run(tmp_path, "--name", "one", write(tmp_path, text))
+    assert done.returncode == 0, done.stderr
+    run = tenscope.open(tmp_path / "runs" / "one")
+    for name in ("loss", "output", "weight.grad"):
+        assert [e.step for e in run.find(name)] == [0, 1, 2], name
+
+
 def test_a_childs_part_is_in_the_same_run(tmp_path):
     child = write(tmp_path, 'import tenscope\ntenscope.init().record("child", 2)', "child.py")
     text = f"""

@@ -114,6 +114,8 @@ def open_for_program(steps: bool) -> None:
     global _is_joined
     if _is_opening:
         return
+    if steps and not _is_joined and _run is not None and _run.current_step > 0:
+        _run.step(_run.current_step - 1)  # the optimizer's step was counted, and this is the same one
     _is_joined |= steps
     if _run is not None:
         return
