@@ -150,9 +150,16 @@ def test_what_was_only_described_was_not_compared(compared, a, b):
     assert compared(Thing(), object())[0]["verdict"] == "differs"
 
 
-def test_check_says_by_what_the_program_ended(tmp_path):
+def test_a_program_that_failed_is_not_healthy(tmp_path):
     with pytest.raises(ValueError, match="boom"), tenscope.Run(tmp_path, name="run") as run:
         run.record("x", np.ones(3))
         raise ValueError("boom")
-    assert "the program ended by ValueError: boom" in tenscope_json("check", run.path)["notes"]
-    assert "note: the program ended by ValueError: boom" in command("check", run.path).stdout
+    document = tenscope_json("check", run.path, check=1)
+    assert document["failures"] == ["the program failed: ValueError: boom"] and not document["healthy"]
+    first, *_, last = command("check", run.path, check=1).stdout.splitlines()
+    assert first == "the program failed: ValueError: boom" and last.startswith("not healthy: the program failed; 1 tensor")
+    with pytest.raises(SystemExit), tenscope.Run(tmp_path, name="exit") as run:
+        run.record("x", np.ones(3))
+        raise SystemExit(3)
+    document = tenscope_json("check", run.path)
+    assert document["healthy"] and "the program ended with exit code 3" in document["notes"]
