@@ -131,7 +131,7 @@ Side read_side(const std::filesystem::path& path, const OpDiffOptions& options, 
 
 class OpMatcher {
  public:
-  OpMatcher(Side& a, Side& b, const compare::Interner& interner)
+  OpMatcher(Side& a, Side& b, compare::Interner& interner)
       : a_(a), b_(b), source_a_(a.reader), source_b_(b.reader), values_(source_a_, source_b_, interner) {}
 
   OpDiff match() {
