@@ -223,6 +223,16 @@ def test_what_is_paired_by_content_is_not_called_equal_where_it_is_not(tmp_path,
     assert bool(tenscope.diff(tmp_path / "a", tmp_path / "b")) != is_same
 
 
+@pytest.mark.parametrize("options", [{}, {"prefix": True}])
+@pytest.mark.parametrize("constant", [np.zeros((16, 16), np.float32), np.ones(9, np.int64)], ids=["zeros", "ones"])
+def test_a_tensor_of_one_number_everywhere_tells_nothing(tmp_path, constant, options):
+    for run_name, name, more in (("a", "mask", {"h": X}), ("b", "cache", {})):
+        with tenscope.Run(tmp_path, name=run_name) as run:
+            for key, value in {name: constant, **more}.items():
+                run.record(key, value)
+    assert tenscope.diff(tmp_path / "a", tmp_path / "b", **options).verdict == "nothing"
+
+
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_the_adapter_of_the_docs(tmp_path, is_wrong):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adapters.md").read_text(), re.DOTALL)

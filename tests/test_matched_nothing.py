@@ -47,6 +47,14 @@ def told(run):
     return [tuple(e.meta.values()) for e in notes(tenscope.open(run.path), "matched_nothing")]
 
 
+def test_the_nearest_is_a_name_and_the_warning_stands_at_the_programs_line(run):
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    with pytest.warns(tenscope.RecordingWarning) as caught, tenscope.trace(model, include="linear*"):
+        model(torch.ones(1, 2))
+    assert told(run)[0][2] in ("0", "1")
+    assert [warning.filename for warning in caught] == [__file__]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -115,6 +115,44 @@ def test_a_program_without_torch_records_into_the_run(tmp_path):
     assert run["x"] == 3 and run.closed and folders(tmp_path / "runs") == ["one"]
 
 
+@pytest.mark.parametrize(
+    ("program", "steps"),
+    [
+        ("tenscope.record('x', 1); tenscope.step(); tenscope.record('x', 2)", [0, 1]),
+        ("tenscope.step(7); tenscope.record('x', 1); tenscope.record('x', 2)", [7, 7]),
+        ("tenscope.disable(); tenscope.record('x', 0); tenscope.enable(); tenscope.record('x', 1)", [0]),
+        ("tenscope.tree(lambda x: x)(1)", [0]),
+    ],
+    ids=["record", "step", "disable", "tree"],
+)
+def test_a_program_need_not_open_the_run(tmp_path, program, steps):
+    done = tenscope_run(tmp_path, "--name", "one", write(tmp_path, f"import tenscope\n{program}"))
+    assert done.returncode == 0, done.stderr
+    run = tenscope.open(tmp_path / "runs" / "one")
+    assert [event.step for event in run.events(kind="value") if event.name.endswith("x")] == steps
+    assert not notes(run, "not_seen") and folders(tmp_path / "runs") == ["one"]
+
+
+@needs_torch
+def test_what_is_recorded_before_the_first_module_call_is_in_the_run(tmp_path):
+    text = README.format(opens="tenscope.record('settings', 3)")
+    done = tenscope_run(tmp_path, "--name", "one", write(tmp_path, text))
+    assert done.returncode == 0, done.stderr
+    run = tenscope.open(tmp_path / "runs" / "one")
+    assert run["settings"] == 3
+    assert [event.step for event in run.find("output")] == [event.step for event in run.find("loss")] == [0, 1, 2]
+
+
+@needs_torch
+def test_a_program_that_steps_without_opening_a_run_is_not_counted_twice(tmp_path):
+    text = TRAINS.format(opens="pass", steps="tenscope.step()")
+    done = tenscope_run(tmp_path, "--name", "one", write(tmp_path, text))
+    assert done.returncode == 0, done.stderr
+    run = tenscope.open(tmp_path / "runs" / "one")
+    for name in ("loss", "output", "weight.grad"):
+        assert [e.step for e in run.find(name)] == [0, 1, 2], name
+
+
 def test_a_childs_part_is_in_the_same_run(tmp_path):
     child = write(tmp_path, 'import tenscope\ntenscope.init().record("child", 2)', "child.py")
     text = f"""

@@ -51,11 +51,12 @@ struct CheckReport {
   std::vector<CheckFinding> findings;                               // the most important first
   std::vector<CheckCoverage> rules;                                 // those that were asked for
   std::size_t tensors = 0, numbers = 0, parameters = 0, steps = 0;  // in the run
-  std::vector<std::string> missing;  // parts of the run that are lost, a sentence each: what they held is unknown
-  std::vector<std::string> notes;    // what was not seen or is not finished, a sentence each
+  std::vector<std::string> failures;  // exceptions and signals by which the program ended, a sentence each
+  std::vector<std::string> missing;   // parts of the run that are lost, a sentence each: what they held is unknown
+  std::vector<std::string> notes;     // what was not seen or is not finished, a sentence each
 
   bool has_looked() const noexcept;  // at least one rule had something to look at
-  bool is_healthy() const noexcept;  // it has looked, found nothing, and nothing is missing
+  bool is_healthy() const noexcept;  // it has looked and found nothing, nothing is missing, nothing failed
 };
 
 // Looks a recording over. Statistics suffice but for dead units, which need the tensors' bytes.

@@ -1,5 +1,7 @@
 #include "bindings/live_run.hpp"
 
+#include <utility>
+
 #include "bindings/object.hpp"
 #include "store/strict.hpp"
 
@@ -14,6 +16,14 @@ std::shared_ptr<LiveRun>& current() {
 std::uint64_t code_generation = 0;
 
 Run* current_fast = nullptr;  // of current(): only asked whether it is enabled
+
+PyObject* run_opener = nullptr;
+
+void open_run(Wish wish) noexcept {
+  if (!run_opener) return;
+  const Ref opener = Ref::share(run_opener);  // it may be taken back meanwhile
+  if (!Ref::steal(PyObject_CallOneArg(opener.get(), wish == Wish::Step ? Py_True : Py_False))) drop_error();
+}
 
 struct QueuedWarning {
   std::string message;
@@ -96,6 +106,19 @@ void set_current_run(std::shared_ptr<LiveRun> run) {
 
 std::shared_ptr<LiveRun> share_current_run() { return current(); }
 
-bool is_recording() noexcept { return current_fast && current_fast->enabled(); }
+void set_run_opener(PyObject* opener) {
+  PyObject* before = std::exchange(run_opener, Py_XNewRef(opener));
+  Py_XDECREF(before);
+}
+
+std::shared_ptr<LiveRun> share_current_run_for(Wish wish) {
+  if (!current_fast || wish == Wish::Step) open_run(wish);
+  return current();
+}
+
+bool is_recording() noexcept {
+  if (!current_fast && run_opener) open_run(Wish::Record);
+  return current_fast && current_fast->enabled();
+}
 
 }  // namespace tenscope::python

@@ -56,7 +56,13 @@ void issue_warnings() noexcept;
 void set_current_run(std::shared_ptr<LiveRun> run);
 std::shared_ptr<LiveRun> share_current_run();
 
-// Whether there is a current run that is enabled: the quick question before anything else.
+// Under `tenscope run`; null for none. Called with False where a program wants to record and no run is current, which
+// it may change, and with True where a program steps by itself. All of these with the GIL.
+void set_run_opener(PyObject* opener);
+enum class Wish { Record, Step };
+std::shared_ptr<LiveRun> share_current_run_for(Wish wish);
+
+// Whether there is a current run, perhaps only now, that is enabled: the quick question before anything else.
 bool is_recording() noexcept;
 
 class GilRelease {

@@ -364,12 +364,16 @@ void init_run(nb::module_& m) {
   m.def("set_registered", [](const nb::dict& types) { set_registered(types.ptr()); }, "types"_a);
   m.def("is_strict", &is_strict, "Whether what goes wrong in the recorder raises: TENSCOPE_STRICT or a strict run.");
   m.def("forget_codes", &forget_codes, "Every file of a code object that records is news again: in a forked child.");
+  m.def(
+      "set_run_opener", [](const nb::object& opener) { set_run_opener(opener.is_none() ? nullptr : opener.ptr()); },
+      "opener"_a.none(),
+      "Called with False where a program wants to record and no run is current, with True where it steps.");
   m.def("set_current", [](RunObject* run) { set_current_run(run ? run->live : nullptr); }, "run"_a.none());
   m.def(
       "step",
       [](const nb::object& object) -> std::optional<std::int64_t> {
         const std::optional<std::int64_t> number = step_number(object);
-        auto live = share_current_run();
+        auto live = share_current_run_for(Wish::Step);
         if (!live) return std::nullopt;
         return step(live, number);
       },
@@ -379,13 +383,13 @@ void init_run(nb::module_& m) {
   m.def(
       "enable",
       [] {
-        if (const auto live = share_current_run()) live->run.enable();
+        if (const auto live = share_current_run_for(Wish::Record)) live->run.enable();
       },
       "Goes on recording into the current run, after disable().");
   m.def(
       "disable",
       [] {
-        if (const auto live = share_current_run()) live->run.disable();
+        if (const auto live = share_current_run_for(Wish::Record)) live->run.disable();
       },
       "Stops recording into the current run until enable(). A call of record costs next to nothing then.");
   store::sigterm_thread_is_late = true;  // Python warns of a fork where there are several threads

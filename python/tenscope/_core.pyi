@@ -176,6 +176,11 @@ def forget_codes() -> None:
     Every file of a code object that records is news again: in a forked child.
     """
 
+def set_run_opener(opener: object | None) -> None:
+    """
+    Called with False where a program wants to record and no run is current, with True where it steps.
+    """
+
 def set_current(run: Run | None) -> None: ...
 
 def step(number: int | None = None) -> int | None:

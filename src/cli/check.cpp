@@ -102,7 +102,9 @@ void print_report(const CheckReport& report) {
     write_place(json, finding.place);
     json.end_object();
   }
-  json.end_array().key("missing");
+  json.end_array().key("failures");
+  write_texts(json, report.failures);
+  json.key("missing");
   write_texts(json, report.missing);
   json.key("notes");
   write_texts(json, report.notes);
@@ -153,6 +155,7 @@ void print_text(const CheckReport& report, const Output& output, bool has_select
     print_finding(report.findings[i], output);
   if (report.findings.size() > kMostFindings)
     print("and {} (--json lists all)\n", counted(report.findings.size() - kMostFindings, "more finding"));
+  for (const std::string& sentence : report.failures) print("{}\n", printable(sentence));
   for (const std::string& sentence : report.missing) print("missing: {}\n", printable(sentence));
   for (const std::string& sentence : report.notes) print("note: {}\n", printable(sentence));
   if (has_selection)
@@ -163,6 +166,8 @@ void print_text(const CheckReport& report, const Output& output, bool has_select
           has_selection ? "these rules are" : "a rule is");
   else if (!report.findings.empty())
     print("{}; {}\n", counted(report.findings.size(), "finding"), coverage(report, has_selection));
+  else if (!report.failures.empty())
+    print("not healthy: the program failed; {}, no rule holds\n", coverage(report, has_selection));
   else if (!report.missing.empty())
     print("not known to be healthy: parts of the run are missing; {}, nothing found in them\n",
           coverage(report, has_selection));

@@ -10,6 +10,7 @@
 #include <functional>
 #include <utility>
 
+#include "compare/event_item.hpp"
 #include "compare/sketch_estimate.hpp"
 #include "compare/thresholds.hpp"
 #include "kernels/summarize.hpp"
@@ -134,7 +135,7 @@ void Against::saw(const EventInfo& info, const EventValue& value) noexcept {
   try {
     const Entry* partner = find(key_of(place_of(info), info.step, info.call));
     if (partner == nullptr) return count(Verdict::NotThere, info);
-    Verdict verdict = Verdict::Differs;
+    Verdict verdict = Verdict::Unknown;
     for (const Entry* entry = partner; entry != nullptr; entry = next(*entry))
       verdict = std::min(verdict, judge_value(value, reader_.event(entry->event).value));
     count(verdict, info);
@@ -207,25 +208,20 @@ Against::Verdict Against::judge(const EventInfo& info, const TensorView& tensor,
 }
 
 Against::Verdict Against::judge_value(const EventValue& mine, const EventValue& theirs) const {
-  const auto is_same = [&](const auto& x) {
-    using T = std::decay_t<decltype(x)>;
-    const T* y = std::get_if<T>(&theirs);
-    if (y == nullptr) return false;
-    if constexpr (std::is_same_v<T, double>) {
-      return x == *y || (std::isnan(x) && std::isnan(*y));
-    } else if constexpr (std::is_same_v<T, BigInt>) {
-      return x.digits == y->digits;
-    } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::string>) {
-      return x == *y;
-    } else {
-      return !std::is_same_v<T, TensorRecord>;
-    }
+  Interner interner;
+  const auto item = [&](const EventValue& value) {
+    Event event;
+    event.value = value;
+    return make_item(event, 0, interner);
   };
-  if (std::visit(is_same, mine)) return Verdict::Equal;
-  const double *x = std::get_if<double>(&mine), *y = std::get_if<double>(&theirs);
-  if (x == nullptr || y == nullptr || !std::isfinite(*x) || !std::isfinite(*y)) return Verdict::Differs;
-  const double allowed = default_tolerance(DType::F32) * std::abs(*y);
-  return std::abs(*x - *y) <= allowed ? Verdict::Noise : Verdict::Differs;
+  const Item x = item(theirs), y = item(mine);
+  if (is_same_value(x, y)) return Verdict::Equal;
+  if (x.is_tensor() || y.is_tensor()) return Verdict::Unknown;  // a number here may be a tensor of one there
+  const PairError error = measure_values(x, y, interner);
+  if (!error.is_comparable || error.has_other_finite) return Verdict::Differs;
+  if (error.differing == 0) return Verdict::Noise;  // True and 1, 2 and 2.0
+  const bool are_floats = x.value == ValueKind::Float && y.value == ValueKind::Float;
+  return are_floats && error.relative() <= default_tolerance(DType::F32) ? Verdict::Noise : Verdict::Differs;
 }
 
 void Against::count(Verdict verdict, const EventInfo& info) noexcept {

@@ -17,6 +17,7 @@
 #include "compare/align_content.hpp"
 #include "compare/arguments.hpp"
 #include "compare/call_key.hpp"
+#include "compare/pairing_thresholds.hpp"
 #include "compare/path_rule.hpp"
 #include "compare/sequence.hpp"
 #include "compare/uneven_backward.hpp"
@@ -256,11 +257,10 @@ class LaneAligner {
     if (content_ == nullptr || !x.is_tensor() || !y.is_tensor() || !x.has_bytes || !y.has_bytes) return;
     if (is_same_value(x, y) || (x.shape == y.shape && !is_by_map)) return;
     const TensorData data_a = content_->data(0, x), data_b = content_->data(1, y);
-    const auto found = find_layout(data_a.view, data_b.view, axis_sizes(), 1e-3);
-    constexpr double kAgrees = 0.03;  // beyond that the best of many layouts may be chance
-    if (!found || (x.shape == y.shape && found->error > kAgrees)) return;
+    const auto found = find_layout(data_a.view, data_b.view, axis_sizes(), pairing::kSureLayout);
+    if (!found || (x.shape == y.shape && found->error > pairing::kLayoutAgrees)) return;
     content_->keep(x, y, found->layout);
-    if (x.io == Io::Param && found->error <= kAgrees) weight_errors_.push_back(found->error);
+    if (x.io == Io::Param && found->error <= pairing::kLayoutAgrees) weight_errors_.push_back(found->error);
   }
 
   // Equal names, also where one run alone has modules: the n-th tensor of a name belongs to the n-th.

@@ -434,7 +434,9 @@ bool CheckReport::has_looked() const noexcept {
   return std::any_of(rules.begin(), rules.end(), [](const CheckCoverage& rule) { return rule.looked_at > 0; });
 }
 
-bool CheckReport::is_healthy() const noexcept { return has_looked() && findings.empty() && missing.empty(); }
+bool CheckReport::is_healthy() const noexcept {
+  return has_looked() && findings.empty() && missing.empty() && failures.empty();
+}
 
 Span<const CheckRule> check_rules() { return kRules; }
 

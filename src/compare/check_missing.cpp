@@ -2,12 +2,39 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "store/writer_groups.hpp"
 
 namespace tenscope::compare {
+namespace {
+
+// Programs that did not end well. An exit code is no failure: many programs answer by it.
+void find_failures(const Reader& reader, CheckReport& report) {
+  std::map<std::string, std::vector<std::string>> writers;  // by what ended them
+  for (const WriterInfo& writer : reader.writers())
+    if (writer.failed())
+      writers[writer.exception + (writer.exception_message.empty() ? "" : ": " + writer.exception_message)].push_back(
+          writer.folder);
+  for (const auto& [exception, folders] : writers) {
+    const bool is_all = folders.size() == reader.writers().size();
+    report.failures.push_back(
+        fmt::format("{} failed: {}", is_all ? "the program" : store::writers_text(folders, reader), exception));
+  }
+  std::set<std::int64_t> codes;
+  for (const EventId id : reader.find({.name = std::string(kExitNote), .kind = EventKind::Note})) {
+    const Event event = reader.event(id);
+    if (const auto* code = std::get_if<std::int64_t>(&event.value)) codes.insert(*code);
+  }
+  for (const std::int64_t code : codes)
+    report.notes.push_back(fmt::format("the program ended with exit code {}", code));
+}
+
+}  // namespace
 
 void find_missing(const Reader& reader, CheckReport& report) {
   std::vector<std::string> running, crashed, repaired;
@@ -34,13 +61,7 @@ void find_missing(const Reader& reader, CheckReport& report) {
                                          damage.front().offset, damage.front().file.string()));
   for (const Loss& loss : store::folded_losses(reader))
     (loss.is_limit ? report.notes : report.missing).push_back(to_string(loss));
-  std::set<std::string> exceptions;
-  for (const EventId id : reader.find({.name = std::string(kExceptionNote), .kind = EventKind::Note})) {
-    const Event event = reader.event(id);
-    if (const auto* text = std::get_if<std::string>(&event.value)) exceptions.insert(*text);
-  }
-  for (const std::string& exception : exceptions)
-    report.notes.push_back(fmt::format("the program ended by {}", exception));
+  find_failures(reader, report);
   std::set<std::string> unseen;
   for (const EventId id : reader.find({.name = std::string(kNotSeenNote), .kind = EventKind::Note})) {
     const Event event = reader.event(id);

@@ -160,6 +160,18 @@ void OriginTracer::taint(int id, int chain) {
   if (id == kProgram) lane_.is_program_ill = true;
 }
 
+// Where several origins are at hand, an input that is some module's output follows from what that output does.
+void OriginTracer::know_content(const Value& value, int chain) {
+  if (value.tensor != nullptr)
+    lane_.chain_of_content[{value.tensor->fingerprint.high, value.tensor->fingerprint.low}] = chain;
+}
+
+int OriginTracer::chain_of_content(const Value& value, int otherwise) const {
+  if (value.tensor == nullptr) return otherwise;
+  const auto found = lane_.chain_of_content.find({value.tensor->fingerprint.high, value.tensor->fingerprint.low});
+  return found == lane_.chain_of_content.end() ? otherwise : found->second;
+}
+
 // ---- chains
 
 int OriginTracer::add_chain(const Value& value, int blamed, Reason reason, int id) {
@@ -279,6 +291,7 @@ void OriginTracer::begin_step(std::int64_t step) {
   lane_.is_program_ill = false;
   lane_.gradients = lane_.updates = kNone;
   lane_.gradient_chain.clear();
+  lane_.chain_of_content.clear();
   lane_.step = step;
 }
 
@@ -327,6 +340,7 @@ void OriginTracer::visit_input(const Value& value) {
   int chain = at_hand(around);
   if (around == kProgram && chain == kNone) chain = lane_.frames[static_cast<std::size_t>(id)].chain;
   if (chain != kNone) {
+    chain = chain_of_content(value, chain);
     if (!value.is_only_inf || chains_[static_cast<std::size_t>(chain)].is_ill) chain = follow(chain, value);
   } else {
     if ((around == kProgram && is_mask(value)) || find_mask(around, value) != kNone) {
@@ -390,6 +404,7 @@ void OriginTracer::visit_output(const Value& value) {
     lane_.states[key] = {chain, kNone};
     return;
   }
+  know_content(value, chain);
   taint(id, chain);
   taint(around, chain);
   if (around == kProgram) lane_.ill_root = frame.node;

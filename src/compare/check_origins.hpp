@@ -121,6 +121,7 @@ class OriginTracer {
     std::vector<PendingGradient> pending;
     int initial = kNone, updates = kNone;  // chains of parameters before the first forward, after this step's update
     int gradients = kNone;                 // chain of any gradient in this step
+    std::map<std::pair<std::uint64_t, std::uint64_t>, int> chain_of_content;  // of this step's ill outputs
     std::unordered_map<std::string, Known> known;
   };
 
@@ -146,6 +147,8 @@ class OriginTracer {
   int find_mask(int frame, const Value& value) const;
   void reach(int node, int chain);
   void taint(int frame, int chain);
+  void know_content(const Value& value, int chain);
+  int chain_of_content(const Value& value, int otherwise) const;
 
   int add_chain(const Value& value, int blamed, Reason reason, int frame);
   int make_ill(int chain);

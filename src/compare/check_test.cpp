@@ -104,6 +104,23 @@ TEST_F(Check, InfinityAndNanAreOneChain) {
   EXPECT_EQ(found[0].others, (std::vector<std::string>{"act.output (NaN)", "output (NaN)"}));
 }
 
+TEST_F(Check, OfTwoOriginsEachHasWhatFollowsFromIt) {
+  {
+    Recording recording(folder());
+    recording.enter("");
+    recording.value("", "input.0", kSound, "input");
+    recording.call("first", kSound, {kInf, 1, 2, 3});  // taken out by the code of the model
+    recording.call("second", kSound, {-kInf, 1, 2, 3});
+    recording.call("act", {-kInf, 1, 2, 3}, kIll);
+    recording.exit("");
+  }
+  const auto found = chains();
+  ASSERT_EQ(found.size(), 2U);
+  expect(found[0], "inf", "first", "first.output", 1);
+  expect(found[1], "inf", "second", "second.output", 3);
+  EXPECT_EQ(found[1].others, (std::vector<std::string>{"act.output (NaN)"}));
+}
+
 TEST_F(Check, InputOfASubmoduleBlamesItsCaller) {
   {
     Recording recording(folder());
@@ -486,6 +503,21 @@ TEST(CheckMissing, ARunThatWasNotClosedIsNotCalledHealthy) {
   EXPECT_FALSE(cut.is_healthy());
   run.close();
   EXPECT_TRUE(check_run(run.path()).is_healthy());
+}
+
+TEST(CheckMissing, ARunThatFailedIsNotCalledHealthy) {
+  const store::ScratchFolder scratch;
+  {
+    Recording recording(scratch.path());
+    recording.call("fc", kSound, kSound);
+    recording.run().record({.kind = EventKind::Note, .name = kExceptionNote}, EventValue(std::string("KeyError: x")));
+    recording.run().record({.kind = EventKind::Note, .name = kExitNote}, EventValue(std::int64_t{3}));
+  }
+  const CheckReport failed = check_run(scratch.path() / "run");
+  EXPECT_TRUE(failed.has_looked() && failed.findings.empty() && failed.missing.empty());
+  EXPECT_EQ(failed.failures, std::vector<std::string>{"the program failed: KeyError: x"});
+  EXPECT_EQ(failed.notes, std::vector<std::string>{"the program ended with exit code 3"});
+  EXPECT_FALSE(failed.is_healthy());
 }
 
 }  // namespace

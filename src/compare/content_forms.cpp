@@ -15,20 +15,20 @@
 #include <unordered_map>
 
 #include "compare/name_rules.hpp"
+#include "compare/pairing_thresholds.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-constexpr double kOther = 2.5e-5;      // parameters that are further apart than this, or than the noise of most of them
-constexpr double kSame = 1e-4;         // results that are no further apart
-constexpr double kMostElements = 0.9;  // must be other numbers: a row that was not loaded need not have been used
 
 // What the modules of one run make.
 class Results {
  public:
   Results(const ContentSide& side, const std::unordered_map<std::size_t, double>& errors, const Interner& interner,
           double noise)
-      : side_(side), errors_(errors), interner_(interner), same_(std::max(kSame, 8 * noise)) {
+      : side_(side),
+        errors_(errors),
+        interner_(interner),
+        same_(std::max(pairing::kSameResult, pairing::kSameResultNoise * noise)) {
     for (std::size_t i = 0; i < side.lane.items.size(); ++i)
       if (const Item& item = side.lane.items[i]; item.io == Io::Output && item.root != 0 && side.group_of.contains(i))
         outputs_[module_of(item)].push_back(side.group_of.at(i));
@@ -78,7 +78,7 @@ double part_that_differs(const ContentPairs& pairs, const GroupPair& pair) {
   if (!both || both->a.empty()) return 0;
   std::size_t others = 0;
   for (std::size_t i = 0; i < both->a.size(); ++i)
-    others += !(std::abs(both->b[i] - both->a[i]) <= kOther * std::abs(both->a[i])) ? 1 : 0;
+    others += !(std::abs(both->b[i] - both->a[i]) <= pairing::kOtherForm * std::abs(both->a[i])) ? 1 : 0;
   return static_cast<double>(others) / static_cast<double>(both->a.size());
 }
 
@@ -91,7 +91,7 @@ std::vector<std::pair<std::size_t, std::size_t>> drop_other_forms(ContentPairs& 
   for (std::size_t k = 0; k < pairs.pairs().size(); ++k) {
     const GroupPair& pair = pairs.pairs()[k];
     if (pairs.a.groups[pair.a].has_parameter && pairs.b.groups[pair.b].has_parameter) {
-      if (pair.found.error > std::max(kOther, 4 * noise)) apart.push_back(k);
+      if (pair.found.error > std::max(pairing::kOtherForm, pairing::kOtherFormNoise * noise)) apart.push_back(k);
       continue;
     }
     for (const auto& [errors, group] : {std::tie(errors_a, pair.a), std::tie(errors_b, pair.b)}) {
@@ -116,7 +116,7 @@ std::vector<std::pair<std::size_t, std::size_t>> drop_other_forms(ContentPairs& 
   for (const std::size_t place : apart) {
     const auto [a, b] = items_of(place);
     if (!results_a.agree(pairs.a.lane.items[a]) && !results_b.agree(pairs.b.lane.items[b])) continue;
-    if (part_that_differs(pairs, pairs.pairs()[place]) < kMostElements) continue;
+    if (part_that_differs(pairs, pairs.pairs()[place]) < pairing::kOtherFormElements) continue;
     known.emplace_back(a, b);
     kinds.insert(kind_of(place));
   }

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <set>
 
+#include "compare/pairing_thresholds.hpp"
+
 namespace tenscope::compare {
 namespace {
-
-constexpr double kSameContent = 1e-9;
 
 Content make_content(const TensorRecord& record, const Item& item, std::size_t index) {
   const Stats& stats = record.stats;
@@ -24,13 +24,14 @@ Content make_content(const TensorRecord& record, const Item& item, std::size_t i
   content.low = std::min(finite(stats.min), 0.0);
   content.fingerprint = record.fingerprint;
   content.is_integer = kind_of(record.dtype) != DTypeKind::Float && kind_of(record.dtype) != DTypeKind::Complex;
+  content.is_constant = stats.count > 0 && stats.min == stats.max && stats.nan + stats.pos_inf + stats.neg_inf == 0;
   content.is_parameter = item.io == Io::Param || item.io == Io::Buffer;
   return content;
 }
 
 bool is_same_content(const Content& x, const Content& y) {
   return x.is_integer == y.is_integer && x.filled == y.filled &&
-         (x.fingerprint == y.fingerprint || distance(x, y) < kSameContent);
+         (x.fingerprint == y.fingerprint || distance(x, y) < pairing::kSameContent);
 }
 
 // By norm, so that equal contents stand together; then back into the order of recording.

@@ -17,6 +17,7 @@ struct Content {
   double sum = 0, l2 = 0, high = 0, low = 0;
   Fingerprint fingerprint;
   bool is_integer = false, is_parameter = false;
+  bool is_constant = false;  // one number everywhere
 };
 
 // How far the statistics of two tensors are apart, of the order of the noise between the tensors.

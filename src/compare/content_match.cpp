@@ -33,13 +33,11 @@
 #include "compare/content_owners.hpp"
 #include "compare/content_pairs.hpp"
 #include "compare/name_rules.hpp"
+#include "compare/pairing_thresholds.hpp"
 
 namespace tenscope::compare {
 namespace {
 
-constexpr std::array<double, 6> kLevels = {1e-6, 1e-5, 1e-4, 1e-3, 4e-3, 1.5e-2};
-constexpr double kMostOfSample = 1.5;  // the error of a sample, as a part of what that of all elements may be
-constexpr double kEnoughBits = 20;     // beside statistics that agree
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 bool may_be_same(const Content& a, const Content& b, double level) {
@@ -73,13 +71,17 @@ class Matcher {
  private:
   // ---- by values
 
-  // A single number is left to rules and to the order: too many are 0, 1 or an epsilon.
+  // A single number is left to rules and to the order, and so is a result that is one number everywhere: too many are
+  // 0, 1 or an epsilon.
   template <class Wanted>
   void match_values(Wanted is_wanted) {
-    const auto wanted = [&](const ContentGroup& group) { return group.first().count > 1 && is_wanted(group); };
+    const auto wanted = [&](const ContentGroup& group) {
+      const Content& first = group.first();
+      return first.count > 1 && (group.has_parameter || !first.is_constant) && is_wanted(group);
+    };
     std::map<std::pair<std::size_t, std::size_t>, FoundLayout> known;
-    for (const double level : kLevels) {
-      const double limit = std::min(std::max(30 * level, 1e-4), 0.3);
+    for (const double level : pairing::kLevels) {
+      const double limit = std::clamp(pairing::kValuesOfLevel * level, pairing::kLeastLimit, pairing::kLargestLimit);
       std::vector<std::pair<double, std::size_t>> by_norm;  // of b's free groups
       for (std::size_t j = 0; j < b_.groups.size(); ++j)
         if (b_.is_free(j) && wanted(b_.groups[j])) by_norm.emplace_back(b_.groups[j].first().l2, j);
@@ -96,10 +98,10 @@ class Matcher {
           const Content& b = b_.groups[j].first();
           const auto [place, is_new] = known.try_emplace({i, j}, FoundLayout{{}, kNever});
           if (is_new)
-            if (auto one = pairs_.layout(a, b, a.is_integer ? 0 : limit, kMostOfSample * limit))
+            if (auto one = pairs_.layout(a, b, a.is_integer ? 0 : limit, pairing::kMostOfSample * limit))
               place->second = std::move(*one);
           const double error = place->second.error;
-          if (error <= (a.is_integer ? 0 : limit) && bits_of_evidence(a.count, error) >= kEnoughBits)
+          if (error <= (a.is_integer ? 0 : limit) && bits_of_evidence(a.count, error) >= pairing::kBitsBesideStatistics)
             found.push_back({error, i, j});
         }
       }
@@ -413,7 +415,7 @@ class Matcher {
       pair.b = first_b.item;
       return true;
     }
-    const double limit = std::max(1e-3, 2 * pair.error);
+    const double limit = std::max(pairing::kAgreed, pairing::kAgreedNoise * pair.error);
     auto own = pairs_.layout(member, *chosen, limit);
     if (!own || own->error > limit) return false;
     pair.layout = std::move(own->layout);

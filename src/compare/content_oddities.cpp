@@ -12,6 +12,7 @@
 
 #include "compare/content_owners.hpp"
 #include "compare/name_rules.hpp"
+#include "compare/pairing_thresholds.hpp"
 
 namespace tenscope::compare {
 namespace {
@@ -144,7 +145,6 @@ std::vector<Contradiction> find_exchanged_owners(const std::vector<ContentPair>&
 
 std::vector<OddLayout> find_odd_layouts(const std::vector<ContentPair>& pairs, const Lane& a, const Lane& b,
                                         const Interner& interner) {
-  constexpr std::size_t kFewestAlike = 3;
   const std::vector<NamedPair> named = parameters_of(pairs, a, b, interner);
   std::map<std::pair<std::string, std::string>, Ways> by_kind;
   std::map<std::pair<TextId, TextId>, Ways> by_shape;
@@ -164,8 +164,8 @@ std::vector<OddLayout> find_odd_layouts(const std::vector<ContentPair>& pairs, c
     const Layout& layout = one.pair->layout;
     const bool is_square = layout.sizes.size() == 2 && layout.sizes[0] == layout.sizes[1];
     const Ways* ways = &by_kind[one.kind()];
-    if (ways->count() < kFewestAlike && one.pair->how == ContentHow::Content) ways = &by_shape[shapes_of(one)];
-    if (ways->count() < kFewestAlike && is_square && one.pair->how == ContentHow::Content) ways = &of_matrices;
+    if (ways->count() < pairing::kFewestAlike && one.pair->how == ContentHow::Content) ways = &by_shape[shapes_of(one)];
+    if (ways->count() < pairing::kFewestAlike && is_square && one.pair->how == ContentHow::Content) ways = &of_matrices;
     if (ways->count() < 2) continue;
     const auto [usual, votes] = ways->usual();
     if (usual != nullptr && way_of(*usual) != way_of(layout))

@@ -9,13 +9,13 @@
 
 #include "compare/content_pairs.hpp"
 #include "compare/name_rules.hpp"
+#include "compare/pairing_thresholds.hpp"
 
 namespace tenscope::compare {
 namespace {
 
 constexpr std::size_t kMostInGap = 400;
 constexpr std::size_t kLookAhead = 4;  // anchors after a gap: those of parallel branches (k and v after q) tell nothing
-constexpr double kSameSize = 0.5;      // speaks for two tensors where a result is more likely wrong than another one
 
 using Anchor = std::pair<std::size_t, std::size_t>;  // an item of a, an item of b
 
@@ -61,7 +61,10 @@ struct Join {
 class OrderMatcher {
  public:
   OrderMatcher(ContentPairs& pairs, const Interner& interner)
-      : pairs_(pairs), kinds_a_(kinds_of(pairs.a, interner)), kinds_b_(kinds_of(pairs.b, interner)) {}
+      : pairs_(pairs),
+        kinds_a_(kinds_of(pairs.a, interner)),
+        kinds_b_(kinds_of(pairs.b, interner)),
+        has_anchors_(!pairs.pairs().empty()) {}
 
   void match() {
     const std::vector<Gap> gaps = find_gaps();
@@ -94,11 +97,12 @@ class OrderMatcher {
     for (const GroupPair& pair : pairs_.pairs()) {
       if (pairs_.a.groups[pair.a].has_parameter || pairs_.b.groups[pair.b].has_parameter) continue;
       anchors.emplace_back(pairs_.a.groups[pair.a].first().item, pairs_.b.groups[pair.b].first().item);
-      if (pair.found.error <= std::max(1e-3, 2 * noise)) {
+      if (pair.found.error <= std::max(pairing::kAgreed, pairing::kAgreedNoise * noise)) {
         agreed.insert(anchors.back());
         agreed_a.insert(pair.a);
       }
-      if (pair.found.error > std::max(1e-3, 8 * noise)) diverged.insert(anchors.back());
+      if (pair.found.error > std::max(pairing::kAgreed, pairing::kDivergedNoise * noise))
+        diverged.insert(anchors.back());
     }
     std::ranges::sort(anchors);
     const std::vector<Anchor> chain = longest_ascending(anchors);
@@ -151,43 +155,44 @@ class OrderMatcher {
 
   // Where all around them agrees and they do not, two names are not the same thing, here or in other layers.
   void find_strangers(const Gap& gap) {
-    constexpr double kAlike = 1;
     for (const std::size_t i : gap.a)
       for (const std::size_t j : gap.b)
         if (const Content &a = pairs_.a.groups[i].first(), &b = pairs_.b.groups[j].first();
-            is_same_sort(a, b) && likeness(a, b) < kAlike)
+            is_same_sort(a, b) && likeness(a, b) < pairing::kAlike)
           strangers_.emplace(kinds_a_[i], kinds_b_[j]);
   }
 
   // Zero: not the same thing.
   double likeness(const Content& a, const Content& b) const {
     if (a.l2 == 0 || b.l2 == 0) return 0;
-    const double norms = std::exp(-5 * std::abs(std::log(a.l2 / b.l2)));
-    if (norms < 0.05) return 0;
+    const double norms = std::exp(-pairing::kNormFalls * std::abs(std::log(a.l2 / b.l2)));
+    if (norms < pairing::kLeastNorms) return 0;
     const auto found = pairs_.likely_layout(a, b);
     if (!found) return 0;
     const double cosine = (a.l2 * a.l2 + b.l2 * b.l2 - found->error * found->error * a.l2 * a.l2) / (2 * a.l2 * b.l2);
-    return std::max(0.0, norms + 2 * std::max(0.0, cosine) - 0.6);
+    return std::max(0.0, norms + pairing::kCosineCounts * std::max(0.0, cosine) - pairing::kNothingSpeaks);
   }
 
   // What is further apart than noise, while the step ends as it should, is something else: one addend of a sum, scores
   // before they are scaled.
   bool may_be_noise(const Content& a, const Content& b) const {
     const auto found = pairs_.likely_layout(a, b);
-    return found && found->error <= std::clamp(16 * pairs_.weight_error(), 0.01, 0.3);
+    return found && found->error <= std::clamp(pairing::kNoiseAtEnd * pairs_.weight_error(), pairing::kLeastNoiseAtEnd,
+                                               pairing::kMostNoiseAtEnd);
   }
 
   // How much speaks for two groups of a gap being the same thing; zero: they are not. Any two tensors of few elements
   // may be alike.
   double fit_of(const Gap& gap, std::size_t i, std::size_t j) const {
-    constexpr std::int64_t kFewestElements = 16;
     const Content &a = pairs_.a.groups[i].first(), &b = pairs_.b.groups[j].first();
     if (!is_same_sort(a, b)) return 0;
+    if (!has_anchors_ && a.is_constant && b.is_constant) return 0;  // zeros are in every program
     if (!gap.is_end && !gap.is_begin && (a.is_integer || a.count == 1)) return 0;
     if (gap.is_settled && !may_be_noise(a, b)) return 0;
-    if (!gap.has_diverged && a.count < kFewestElements) return gap.is_begin && a.is_integer ? kSameSize : 0;
+    if (!gap.has_diverged && a.count < pairing::kFewestElements)
+      return gap.is_begin && a.is_integer ? pairing::kSameSize : 0;
     if (!gap.has_diverged) return likeness(a, b);
-    return strangers_.contains({kinds_a_[i], kinds_b_[j]}) ? 0 : std::max(likeness(a, b), kSameSize);
+    return strangers_.contains({kinds_a_[i], kinds_b_[j]}) ? 0 : std::max(likeness(a, b), pairing::kSameSize);
   }
 
   // A step of the way through both lists: so many of each belong together, by a join where it is not one of each.
@@ -272,7 +277,7 @@ class OrderMatcher {
       shape.back() = join.size_of(join.ranges[k]);
       if (part.first().shape != without_ones(std::move(shape))) return {};
     }
-    return {move.a, move.b, &join, kSameSize * static_cast<double>(count)};
+    return {move.a, move.b, &join, pairing::kSameSize * static_cast<double>(count)};
   }
 
   void take_join(const Gap& gap, std::size_t i, std::size_t j, const Join& join) {
@@ -293,7 +298,6 @@ class OrderMatcher {
   // One run may return the last token's row alone. Of what has diverged, the row that is nearest, or else the last.
   void match_row(const Gap& gap, bool is_whole_in_a) {
     constexpr std::int64_t kMostRows = 4096;
-    constexpr double kNear = 0.5;
     ContentSide &wholes = is_whole_in_a ? pairs_.a : pairs_.b, &parts = is_whole_in_a ? pairs_.b : pairs_.a;
     for (const std::size_t group : is_whole_in_a ? gap.a : gap.b) {
       const Content& whole = wholes.groups[group].first();
@@ -305,7 +309,8 @@ class OrderMatcher {
         std::optional<FoundLayout> best;
         for (std::int64_t row = whole.shape[0]; row-- > 0;) {
           auto found = part_at(whole, content, {.axis = 0, .begin = row, .end = row + 1}, is_whole_in_a);
-          if (found && (!best || (found->error < kNear && found->error < best->error))) best = std::move(found);
+          if (found && (!best || (found->error < pairing::kNearestRow && found->error < best->error)))
+            best = std::move(found);
         }
         if (best) take_part(group, part, std::move(*best), is_whole_in_a);
         break;
@@ -328,6 +333,7 @@ class OrderMatcher {
 
   ContentPairs& pairs_;
   std::vector<std::string> kinds_a_, kinds_b_;               // by group
+  const bool has_anchors_;                                   // pairs by content, between which the order counts
   std::set<std::pair<std::string, std::string>> strangers_;  // kinds that are not the same thing
   std::vector<Join> joins_;
 };

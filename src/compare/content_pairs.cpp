@@ -4,6 +4,8 @@
 #include <cmath>
 #include <ranges>
 
+#include "compare/pairing_thresholds.hpp"
+
 namespace tenscope::compare {
 namespace {
 
@@ -16,8 +18,7 @@ Shape permuted(const Shape& shape, const std::vector<int>& order) {
 }  // namespace
 
 double bits_of_evidence(std::int64_t count, double error) {
-  constexpr double kLeastError = 1e-7;  // float32 tells no more
-  return static_cast<double>(count) * std::log2(1 / std::max(error, kLeastError));
+  return static_cast<double>(count) * std::log2(1 / std::max(error, pairing::kLeastErrorOfEvidence));
 }
 
 ContentPairs::ContentPairs(ContentSide side_a, ContentSide side_b, const ContentSource& source)
@@ -47,8 +48,9 @@ void ContentPairs::pair_if_alike(std::size_t group_a, std::size_t group_b, Conte
   if (x.count != y.count || x.is_integer != y.is_integer) return;
   auto found = likely_layout(x, y);
   const bool is_sure = how != ContentHow::Order;
-  if (is_sure && (!found || found->error > 1e-3))
-    if (auto other = layout(x, y, 1e-3); other && (!found || other->error < found->error / 2)) found = std::move(other);
+  if (is_sure && (!found || found->error > pairing::kSureLayout))
+    if (auto other = layout(x, y, pairing::kSureLayout); other && (!found || other->error < found->error / 2))
+      found = std::move(other);
   if (found) pair(group_a, group_b, std::move(*found), how, std::move(items_a));
 }
 

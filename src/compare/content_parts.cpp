@@ -14,6 +14,7 @@
 
 #include "compare/content_pairs.hpp"
 #include "compare/name_rules.hpp"
+#include "compare/pairing_thresholds.hpp"
 #include "compare/shape.hpp"
 
 namespace tenscope::compare {
@@ -23,9 +24,6 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostWholes = 256;     // that one slice is tried with
 constexpr std::size_t kMostCandidates = 64;  // that one place of a whole is tried with
 constexpr std::size_t kMostPieces = 256;     // of one whole: experts, heads
-constexpr double kAgrees = 0.03;
-constexpr double kEnoughBits = 48;
-constexpr std::array<double, 3> kNoiseOfElement = {1e-5, 1e-3, 0.1};  // as parts of the mean size of elements
 
 // One run has the whole tensors, the other the parts.
 class PartMatcher {
@@ -71,7 +69,7 @@ class PartMatcher {
       if (found == wholes.end() || found->second.size() > kMostWholes) continue;
       for (const std::size_t i : found->second) {
         const Content& whole = wholes_.groups[i].first();
-        if (wholes_.is_taken[i] || whole.l2 < part.l2 * 0.95) continue;
+        if (wholes_.is_taken[i] || whole.l2 < part.l2 * pairing::kLeastPartOfNorm) continue;
         if (auto slice = best_slice(whole, part)) {
           take(i, j, std::move(*slice));
           break;
@@ -159,8 +157,9 @@ class PartMatcher {
     for (const Piece& piece : pieces) {
       const Content& part = parts_.groups[piece.group].first();
       const auto error = error_of(part, piece);
-      if (!error || bits_of_evidence(part.count, std::min(*error, kAgrees)) < kEnoughBits) return std::nullopt;
-      if (*error > kAgrees) ++changed;
+      if (!error || bits_of_evidence(part.count, std::min(*error, pairing::kLayoutAgrees)) < pairing::kBitsOfPart)
+        return std::nullopt;
+      if (*error > pairing::kLayoutAgrees) ++changed;
       found.push_back({layout_of(part, piece), *error});
     }
     return changed > 1 || changed == pieces.size() ? std::nullopt : std::optional(found);
@@ -195,13 +194,12 @@ class PartMatcher {
 
   // A bias that a part does not have, or that is zero, has not changed.
   bool is_rest_zero(const std::vector<Piece>& pieces) const {
-    constexpr double kNothing = 1e-5;
     double squares = whole_->l2 * whole_->l2;
     for (const Piece& piece : pieces) {
       const double own = parts_.groups[piece.group].first().l2;
       squares -= own * own;
     }
-    return squares <= kNothing * whole_->l2 * whole_->l2;
+    return squares <= pairing::kRestIsZero * whole_->l2 * whole_->l2;
   }
 
   // Of parameters that are left and may be parts of the whole: their sizes along the axis.
@@ -278,11 +276,11 @@ class PartMatcher {
                                   RangeOf range_of) const {
     const double mean_square = whole_->l2 * whole_->l2 / static_cast<double>(whole_->count);
     const double first = element_at(pairs_.data(wholes_, *whole_).view, begin * c_strides(whole_->shape)[axis]);
-    for (const double noise : kNoiseOfElement) {
+    for (const double noise : pairing::kNoiseOfElement) {
       const auto near = parts_near(axis, first, noise * std::sqrt(mean_square));
       if (near.size() > kMostCandidates) return std::nullopt;  // the first element does not tell them apart
       std::optional<Piece> best;
-      double least = kAgrees;
+      double least = pairing::kLayoutAgrees;
       for (Piece piece : near) {
         const Content& part = parts_.groups[piece.group].first();
         const auto range = range_of(piece.range.end);
@@ -324,7 +322,6 @@ class PartMatcher {
 
   // Of rows that are as good as equal (a prompt may repeat a token) the last, since that is what engines keep.
   std::optional<FoundLayout> best_slice(const Content& whole, const Content& part) {
-    constexpr double kEqual = 1e-5;
     whole_ = &whole;
     FoundLayout best{{}, kNever};
     double second = kNever;
@@ -332,12 +329,12 @@ class PartMatcher {
       const Piece piece{0, {.axis = 0, .begin = row, .end = row + 1}, false};
       const auto error = error_of(part, piece);
       if (!error) return std::nullopt;
-      const bool is_equal = *error < kEqual && best.error < kEqual;
+      const bool is_equal = *error < pairing::kSameRow && best.error < pairing::kSameRow;
       if (!is_equal) second = std::min(second, std::max(*error, best.error));
       if (*error < best.error || is_equal) best = {layout_of(part, piece), *error};
     }
-    if (best.error >= 0.05 || second < 5 * best.error) return std::nullopt;
-    return bits_of_evidence(part.count, best.error) < kEnoughBits ? std::nullopt : std::optional(best);
+    if (best.error >= pairing::kRowAgrees || second < pairing::kRowMargin * best.error) return std::nullopt;
+    return bits_of_evidence(part.count, best.error) < pairing::kBitsOfPart ? std::nullopt : std::optional(best);
   }
 
   ContentPairs& pairs_;

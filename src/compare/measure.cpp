@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "compare/exact_integer.hpp"
 #include "compare/places.hpp"
 #include "compare/shape.hpp"
 #include "compare/tensor_diff.hpp"
@@ -23,7 +24,7 @@ PairError not_comparable(DiffObstacle obstacle) {
   return error;
 }
 
-// A long double holds every integer of 64 bits and every double.
+// A long double holds every integer of 64 bits and every double; larger integers are rounded.
 long double wide_number(const Item& item, const Interner& interner) {
   switch (item.value) {
     case ValueKind::Float:
@@ -33,6 +34,15 @@ long double wide_number(const Item& item, const Interner& interner) {
     default:
       return static_cast<long double>(item.integer);
   }
+}
+
+// Not the same bit for bit: is it the same number all the same? 1 and True and 1.0 are.
+bool is_same_number(const Item& a, const Item& b, const Interner& interner) {
+  if (a.value == ValueKind::BigInteger)
+    return b.value == ValueKind::Float && is_integer(b.number, interner.text(a.text));
+  if (b.value == ValueKind::BigInteger) return is_same_number(b, a, interner);
+  const long double x = wide_number(a, interner), y = wide_number(b, interner);
+  return x == y || (std::isnan(x) && std::isnan(y));
 }
 
 }  // namespace
@@ -118,16 +128,15 @@ PairError measure_statistics(const TensorRecord& a, const TensorRecord& b) {
 PairError measure_values(const Item& a, const Item& b, const Interner& interner) {
   if (a.is_tensor() != b.is_tensor()) return not_comparable(DiffObstacle::Kinds);
   if (!a.is_number() || !b.is_number()) return not_comparable(DiffObstacle::Texts);
-  const long double x = wide_number(a, interner), y = wide_number(b, interner);
   PairError error;
   error.count = 1;
-  const bool are_big = a.value == ValueKind::BigInteger && b.value == ValueKind::BigInteger;  // of other digits
-  if (!are_big && (x == y || (std::isnan(x) && std::isnan(y)))) return error;
+  if (is_same_value(a, b) || is_same_number(a, b, interner)) return error;
+  const long double x = wide_number(a, interner), y = wide_number(b, interner);
   error.differing = 1;
   error.has_other_finite = !(std::isfinite(x) && std::isfinite(y));
   if (error.has_other_finite) return error;
   error.max_abs = static_cast<double>(std::abs(y - x));
-  if (are_big && error.max_abs == 0) error.max_abs = 1;
+  if (error.max_abs == 0) error.max_abs = 1;  // of integers that round to the same
   error.scale = static_cast<double>(std::abs(x));
   error.rel_l2 = error.relative();
   return error;

@@ -82,6 +82,22 @@ TEST(Measure, NumbersAreExactAndOfAType) {
   EXPECT_FALSE(measure_values(text, number(1), interner).is_comparable);
 }
 
+TEST(Measure, IntegersOfAnySizeAreExact) {
+  Interner interner;
+  const auto big = [&](std::string_view digits) {
+    Item item;
+    item.value = ValueKind::BigInteger;
+    item.text = interner.text(digits);
+    return item;
+  };
+  const auto differ = [&](const Item& a, const Item& b) { return measure_values(a, b, interner).differing != 0; };
+  EXPECT_FALSE(differ(big("1180591620717411303424"), number(0x1p70)));
+  EXPECT_FALSE(differ(number(-0x1p70), big("-1180591620717411303424")));
+  EXPECT_TRUE(differ(big("1180591620717411303425"), number(0x1p70)));
+  EXPECT_TRUE(differ(number(INFINITY), big("1180591620717411303424")));
+  EXPECT_EQ(measure_values(big("1180591620717411303424"), big("1180591620717411303425"), interner).max_abs, 1);
+}
+
 TEST(Measure, SignsOfZerosAndPayloadsOfNanAreNoDifference) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), other = std::nanf("7");
   const Values<float> a({0.0F, nan, 1}), b({-0.0F, other, 1});

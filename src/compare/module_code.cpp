@@ -10,6 +10,7 @@
 #include <set>
 
 #include "compare/line_diff.hpp"
+#include "compare/pairing_thresholds.hpp"
 #include "compare/thresholds.hpp"
 #include "tenscope/error.hpp"
 
@@ -28,7 +29,6 @@ namespace {
 constexpr std::size_t kMostLines = 30;      // of a diff of sources
 constexpr std::size_t kMostElsewhere = 20;  // names of other definitions that differ
 constexpr std::string_view kModuleLevel = "<module>";
-constexpr double kMostOfAnother = 0.5;  // of the longer one's lines, that classes of other names have in common
 
 std::string_view run_name(int run) { return run == 0 ? "first" : "second"; }
 
@@ -109,7 +109,7 @@ bool are_others(const std::vector<std::string_view>& a, const std::vector<std::s
              of_b = std::ssize(b) - std::ranges::count_if(b, is_empty);
   const auto removed = std::ranges::count_if(
       diff.lines, [&](std::string_view line) { return line.starts_with('-') && !is_empty(line.substr(1)); });
-  return static_cast<double>(of_a - removed) < kMostOfAnother * static_cast<double>(std::max(of_a, of_b));
+  return static_cast<double>(of_a - removed) < pairing::kLinesOfAnother * static_cast<double>(std::max(of_a, of_b));
 }
 
 // A file of a library as one imports it: "torch/nn/modules/linear.py".

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "compare/pairing_thresholds.hpp"
 #include "compare/thresholds.hpp"
 #include "store/shards.hpp"
 
@@ -129,10 +130,9 @@ std::vector<DiffPart> RecordedPieces::find_off(const TensorView& whole, double f
     errors.push_back(relative_distance(numbers, expected[actual.size() - 1]));
   }
   const double largest = *std::ranges::max_element(errors);
-  constexpr double kIsOff = 0.1;  // as a part of the one that is furthest off
   std::vector<DiffPart> result;
   for (std::size_t i = 0; i < actual.size(); ++i) {
-    if (errors[i] == 0 || errors[i] < kIsOff * largest) continue;
+    if (errors[i] == 0 || errors[i] < pairing::kPartIsOff * largest) continue;
     DiffPart& part = result.emplace_back();
     part.run = run_;
     part.rank = pieces_[i].rank;

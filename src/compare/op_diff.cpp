@@ -171,7 +171,7 @@ Side read_side(const std::filesystem::path& path, const OpDiffOptions& options, 
 
 class OpMatcher {
  public:
-  OpMatcher(Side& a, Side& b, const compare::Interner& interner, const OpDiffOptions& options)
+  OpMatcher(Side& a, Side& b, compare::Interner& interner, const OpDiffOptions& options)
       : a_(a),
         b_(b),
         source_a_(a.reader),

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "compare/missing_parts.hpp"
 #include "compare/thresholds.hpp"
 #include "store/writer_groups.hpp"
 #include "tenscope/error.hpp"
@@ -192,7 +193,7 @@ DiffVerdict verdict_of(const RunDiff& diff, bool are_weights_in_doubt) {
   if (!diff.origins.empty() || diff.origin_count > 0) return DiffVerdict::Differs;
   const bool is_incomplete = std::any_of(diff.notes.begin(), diff.notes.end(), [](const DiffNote& note) {
     return note.kind == DiffNote::Kind::MissingRank || note.kind == DiffNote::Kind::NoOutputs ||
-           note.kind == DiffNote::Kind::EndsUnpaired;
+           note.kind == DiffNote::Kind::EndsUnpaired || tells_of_missing_parts(note);
   });
   if (diff.unknown > 0 || is_incomplete || are_weights_in_doubt) return DiffVerdict::Unknown;
   const bool has_missing_tensors =

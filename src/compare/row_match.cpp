@@ -6,13 +6,11 @@
 #include <set>
 
 #include "compare/name_rules.hpp"
+#include "compare/pairing_thresholds.hpp"
 #include "compare/path_rule.hpp"
 
 namespace tenscope::compare {
 namespace {
-
-constexpr double kAgrees = 0.5;        // of the rows: these are the rows' axes
-constexpr double kSurelyAgrees = 0.9;  // ... and these are the same tensor, whatever its name
 
 std::vector<std::size_t> batches_of(const RowAxes& way) {
   std::vector<std::size_t> batches;
@@ -144,7 +142,7 @@ bool RowMatch::choose_ways(std::size_t a, std::size_t b, double least) {
     }
   }
   if (best < least) {
-    if (fitting != 1 || least > kAgrees) return false;
+    if (fitting != 1 || least > pairing::kRowsAgree) return false;
     best_ways = fitting_ways;
     equally_good = 1;
   }
@@ -168,13 +166,13 @@ void RowMatch::choose_all_ways() {
     if (partners_[0][a] < 0) continue;
     const auto b = static_cast<std::size_t>(partners_[0][a]);
     if (tensors_[0][a].ways.empty() || tensors_[1][b].ways.empty()) continue;
-    if (is_ambiguous(0, a) || is_ambiguous(1, b)) choose_ways(a, b, kAgrees);
+    if (is_ambiguous(0, a) || is_ambiguous(1, b)) choose_ways(a, b, pairing::kRowsAgree);
   }
   for (std::size_t a = 0; a < tensors_[0].size(); ++a) {  // names do not help: whatever agrees
     if (partners_[0][a] >= 0 || tensors_[0][a].ways.empty()) continue;
     for (std::size_t b = 0; b < tensors_[1].size(); ++b) {
       if (partners_[1][b] >= 0 || tensors_[1][b].ways.empty() || !(is_ambiguous(0, a) || is_ambiguous(1, b))) continue;
-      if (choose_ways(a, b, kSurelyAgrees)) break;
+      if (choose_ways(a, b, pairing::kRowsSurelyAgree)) break;
     }
   }
   for (const int side : {0, 1}) choose_like_others(side);
@@ -282,7 +280,7 @@ void RowMatch::find_equal_tensors() {
     const auto b = static_cast<std::size_t>(partners_[0][a]);
     if (plans_[1][b].use != RowPlan::Use::Rows) continue;
     has_others = true;
-    has_agreeing = agreement(a, plans_[0][a].way, b, plans_[1][b].way) >= kAgrees;
+    has_agreeing = agreement(a, plans_[0][a].way, b, plans_[1][b].way) >= pairing::kRowsAgree;
   }
   are_keys_doubtful_ = !of_rows.empty() && !has_agreeing;
   for (const auto& [a, b] : whole) {

@@ -8,13 +8,10 @@
 #include <optional>
 #include <set>
 
+#include "compare/pairing_thresholds.hpp"
+
 namespace tenscope::compare {
 namespace {
-
-constexpr double kSame = 1e-3;       // rounding of the same numbers
-constexpr double kMost = 0.9;        // of the rows that differ have to be explained
-constexpr std::size_t kFewest = 3;   // fewer rows that differ explain themselves
-constexpr std::int64_t kEnough = 4;  // elements in a row, by which it can be known among all others
 
 class MovedRows {
  public:
@@ -29,9 +26,9 @@ class MovedRows {
   }
 
   std::string in_words() const {
-    if (differing_.size() < kFewest) return {};
+    if (differing_.size() < pairing::kFewestRows) return {};
     std::string text = shift_in_words();
-    return text.empty() && elements_ >= kEnough ? exchange_in_words() : text;
+    return text.empty() && elements_ >= pairing::kElementsThatTell ? exchange_in_words() : text;
   }
 
  private:
@@ -42,9 +39,11 @@ class MovedRows {
     return row_sums(match.table(id.side), match.tensors(id.side)[id.index], way_of(match, id),
                     match.plan(id.side, id.index).pairs->places[static_cast<std::size_t>(id.side)]);
   }
-  bool is_same(std::size_t row_a, std::size_t row_b) const { return are_alike(a_[row_a], b_[row_b], elements_, kSame); }
+  bool is_same(std::size_t row_a, std::size_t row_b) const {
+    return are_alike(a_[row_a], b_[row_b], elements_, pairing::kSameNumbers);
+  }
   bool is_most(std::size_t rows) const {
-    return static_cast<double>(rows) >= kMost * static_cast<double>(differing_.size());
+    return static_cast<double>(rows) >= pairing::kRowsExplained * static_cast<double>(differing_.size());
   }
 
   // The row of the key before or after, in one of the key's numbers.
@@ -63,8 +62,8 @@ class MovedRows {
           same += is_same(other->second, row) ? 1 : 0;
         }
         // The first or last row of each sequence has no such neighbour.
-        if (found >= kFewest && 2 * found >= differing_.size() &&
-            static_cast<double>(same) >= kMost * static_cast<double>(found))
+        if (found >= pairing::kFewestRows && 2 * found >= differing_.size() &&
+            static_cast<double>(same) >= pairing::kRowsExplained * static_cast<double>(found))
           return fmt::format("b at {0} n is a at {0} n {1} 1, in {2} of {3} rows that differ", names_[k],
                              is_next ? '+' : '-', same, differing_.size());
       }
@@ -74,7 +73,7 @@ class MovedRows {
 
   // The one row of a that has the numbers of a row of b.
   std::optional<std::size_t> source_of(std::size_t row, const std::vector<std::size_t>& by_norm) const {
-    const double near = 2 * kSame * b_[row].squares;
+    const double near = 2 * pairing::kSameNumbers * b_[row].squares;
     const auto squares = [&](std::size_t other) { return a_[other].squares; };
     std::optional<std::size_t> source;
     for (auto at = std::ranges::lower_bound(by_norm, b_[row].squares - near, {}, squares);

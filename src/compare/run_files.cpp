@@ -11,6 +11,7 @@
 #include "compare/logical_runs.hpp"
 #include "compare/loss_scale.hpp"
 #include "compare/noise_profile.hpp"
+#include "compare/pairing_thresholds.hpp"
 #include "compare/rows.hpp"
 #include "compare/run_diff.hpp"
 #include "compare/run_values.hpp"
@@ -46,7 +47,8 @@ void note_state(const Reader& reader, int side, Put put) {
                                                  .a = problem.reason,
                                                  .count = problem.offset});
   for (const Loss& loss : reader.losses())
-    add(rank_of(reader.path() / loss.writer, reader.path()), {.kind = DiffNote::Kind::Lost, .a = to_string(loss)});
+    add(rank_of(reader.path() / loss.writer, reader.path()),
+        {.kind = DiffNote::Kind::Lost, .a = to_string(loss), .count = loss.is_limit ? 0 : loss.events});
   for (const WriterInfo& writer : reader.writers())
     if (!writer.closed && !writer.repaired)
       add(writer.rank, {.kind = DiffNote::Kind::NotClosed, .subject = writer.folder});
@@ -374,10 +376,8 @@ RunDiff settled(RunDiff by_ranks, const Reader& a, const Reader& b, const RunDif
   RunDiff of_wholes = diff_of_wholes(a, b, options, &assumed_noise);
   // One rank of several against the only one is a guess: it proves nothing where the wholes tell nothing.
   if (!are_as_many && of_wholes.verdict == DiffVerdict::Unknown) return of_wholes;
-  constexpr double kNearlyAll = 0.9;  // what was not put together does not speak against a difference that was found
   const auto wholes = static_cast<double>(std::min(of_wholes.total_a, of_wholes.total_b));
-  if (static_cast<double>(of_wholes.compared) < kNearlyAll * wholes) return by_ranks;
-  constexpr double kMore = 0.1;  // less says nothing: other tensors are counted
+  if (static_cast<double>(of_wholes.compared) < compare::pairing::kNearlyAllWholes * wholes) return by_ranks;
   // What a half type's rounding is taken to excuse in the wholes, it excuses in the ranks.
   double share_of_ranks = share_that_agrees(by_ranks);
   if (are_as_many && assumed_noise > 0 && !of_wholes.within_tolerance()) {
@@ -387,7 +387,7 @@ RunDiff settled(RunDiff by_ranks, const Reader& a, const Reader& b, const RunDif
     share_of_ranks = share_that_agrees(diff_by_ranks(a, b, silent, assumed_noise).result());
   }
   const bool is_better = of_wholes.within_tolerance() || is_dealt_otherwise(by_ranks, of_wholes, a, b) ||
-                         share_that_agrees(of_wholes) > share_of_ranks + kMore;
+                         share_that_agrees(of_wholes) > share_of_ranks + compare::pairing::kMoreAgrees;
   return is_better ? of_wholes : by_ranks;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <span>
 #include <utility>
@@ -52,8 +53,8 @@ std::size_t RunValues::ContentHash::operator()(const ContentPair& pair) const no
 
 namespace {
 
-// The only element of a tensor, as a number; it stays a tensor where it is none of 64 bits.
-Item number_of(const Item& tensor, const std::byte* element) {
+// The only element of a tensor, as a number; it stays a tensor where it is a complex one.
+Item number_of(const Item& tensor, const std::byte* element, Interner& interner) {
   Item number = tensor;
   kernels::visit_dtype(tensor.dtype, [&]<class T>(T) {
     const T value = kernels::load<T>(element);
@@ -61,7 +62,11 @@ Item number_of(const Item& tensor, const std::byte* element) {
       number.value = ValueKind::Bool;
       number.integer = value.bits != 0 ? 1 : 0;
     } else if constexpr (std::is_integral_v<T>) {
-      if (!std::in_range<std::int64_t>(value)) return;
+      if (!std::in_range<std::int64_t>(value)) {
+        number.value = ValueKind::BigInteger;
+        number.text = interner.text(std::to_string(value));
+        return;
+      }
       number.value = ValueKind::Integer;
       number.integer = static_cast<std::int64_t>(value);  // NOLINT(bugprone-signed-char-misuse): int8 is a number here
     } else if constexpr (!kernels::kIsComplex<T>) {
@@ -72,45 +77,72 @@ Item number_of(const Item& tensor, const std::byte* element) {
   return number;
 }
 
-// The same from its statistics; those of large integers are rounded.
+// Statistics are doubles.
+constexpr double kLargestExact = 0x1p53;
+
+bool is_rounded(const Item& tensor, const Stats& stats) {
+  return is_exact(tensor.dtype) && stats.abs_max >= kLargestExact;
+}
+
+// The same from its statistics.
 Item number_of(const Item& tensor, const Stats& stats) {
-  constexpr double kLargestExact = 0x1p53;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Item number = tensor;
-  if (!is_exact(tensor.dtype)) {
+  if (!is_exact(tensor.dtype) || is_rounded(tensor, stats)) {
     number.value = ValueKind::Float;
     number.number = stats.nan > 0       ? std::numeric_limits<double>::quiet_NaN()
                     : stats.pos_inf > 0 ? kInfinity
                     : stats.neg_inf > 0 ? -kInfinity
                                         : stats.min;
-  } else if (stats.abs_max < kLargestExact) {
+  } else {
     number.value = tensor.dtype == DType::Bool ? ValueKind::Bool : ValueKind::Integer;
     number.integer = static_cast<std::int64_t>(stats.min);
   }
   return number;
 }
 
+Item rounded(const Item& item, const Interner& interner) {
+  Item number = item;
+  number.value = ValueKind::Float;
+  if (item.value == ValueKind::BigInteger)
+    number.number = std::strtod(std::string(interner.text(item.text)).c_str(), nullptr);
+  else if (item.value != ValueKind::Float)
+    number.number = static_cast<double>(item.integer);
+  return number;
+}
+
 }  // namespace
 
 // A tensor of one real number where the other run has a plain one: `loss` and `loss.item()`.
-std::optional<std::pair<Item, Item>> RunValues::as_numbers(const Item& x, const Item& y) const {
+std::optional<RunValues::Numbers> RunValues::as_numbers(const Item& x, const Item& y) const {
   if (x.is_tensor() == y.is_tensor()) return std::nullopt;
-  const auto number = [](const TensorSource& source, const Item& item) {
+  bool are_rounded = false;
+  const auto number = [&](const TensorSource& source, const Item& item) {
     if (!item.is_tensor() || kind_of(item.dtype) == DTypeKind::Complex) return item;
     const TensorRecord record = source.record(item);
     if (element_count(record.shape) != 1) return item;
-    if (!item.has_bytes) return number_of(item, record.stats);
+    if (!item.has_bytes) {
+      are_rounded = is_rounded(item, record.stats);
+      return number_of(item, record.stats);
+    }
     const TensorData data = source.data(item);
-    return number_of(item, static_cast<const std::byte*>(data.view.data));
+    return number_of(item, static_cast<const std::byte*>(data.view.data), interner_);
   };
-  std::pair<Item, Item> numbers(number(a_, x), number(b_, y));
-  if (!numbers.first.is_number() || !numbers.second.is_number()) return std::nullopt;
-  return numbers;
+  const Item a = number(a_, x), b = number(b_, y);
+  if (!a.is_number() || !b.is_number()) return std::nullopt;
+  if (are_rounded) return Numbers{rounded(a, interner_), rounded(b, interner_), true};
+  return Numbers{a, b};
 }
 
 PairError RunValues::measure_other_values(const Item& x, const Item& y) const {
   const auto numbers = as_numbers(x, y);
-  return numbers ? measure_values(numbers->first, numbers->second, interner_) : measure_values(x, y, interner_);
+  if (!numbers) return measure_values(x, y, interner_);
+  PairError error = measure_values(numbers->a, numbers->b, interner_);
+  if (numbers->are_rounded) {
+    error.is_lower_bound = true;
+    error.obstacle = DiffObstacle::OnlyStatistics;
+  }
+  return error;
 }
 
 PairError RunValues::measure(const Item& x, const Item& y) {
@@ -311,7 +343,7 @@ DiffMetrics RunValues::describe(const Item& x, const Item& y) const {
   } else {
     error = measure_other_values(x, y);
     const auto numbers = as_numbers(x, y);
-    const auto& [shown_a, shown_b] = numbers ? *numbers : std::pair(x, y);
+    const Item &shown_a = numbers ? numbers->a : x, &shown_b = numbers ? numbers->b : y;
     metrics.worst_a = value_text(shown_a, shown_b, interner_);
     metrics.worst_b = value_text(shown_b, shown_a, interner_);
   }

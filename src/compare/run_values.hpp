@@ -16,8 +16,7 @@ namespace tenscope::compare {
 // contents is measured once: a module's output is the next one's input. The sources and the interner must outlive it.
 class RunValues {
  public:
-  RunValues(const TensorSource& a, const TensorSource& b, const Interner& interner)
-      : a_(a), b_(b), interner_(interner) {}
+  RunValues(const TensorSource& a, const TensorSource& b, Interner& interner) : a_(a), b_(b), interner_(interner) {}
 
   PairError measure(const Item& x, const Item& y);
   // What was measured before, else what statistics and sketches tell.
@@ -42,7 +41,11 @@ class RunValues {
     std::size_t operator()(const ContentPair& pair) const noexcept;
   };
 
-  std::optional<std::pair<Item, Item>> as_numbers(const Item& x, const Item& y) const;
+  struct Numbers {
+    Item a, b;
+    bool are_rounded = false;  // to doubles
+  };
+  std::optional<Numbers> as_numbers(const Item& x, const Item& y) const;
   PairError measure_other_values(const Item& x, const Item& y) const;
   PairError measure_tensors(const Item& x, const Item& y) const;
   PairError measure_summaries(const Item& x, const Item& y) const;
@@ -52,7 +55,7 @@ class RunValues {
 
   const TensorSource& a_;
   const TensorSource& b_;
-  const Interner& interner_;
+  Interner& interner_;
   std::unordered_map<ContentPair, PairError, ContentHash> measured_;
   std::map<std::pair<EventId, EventId>, Layout> layouts_;
 };

@@ -17,17 +17,13 @@
 
 #include "compare/measure.hpp"
 #include "compare/noise.hpp"
+#include "compare/pairing_thresholds.hpp"
 #include "compare/sketch_estimate.hpp"
 #include "store/shards.hpp"
 
 namespace tenscope::compare {
 namespace {
 
-constexpr std::int64_t kLeastTelling = 8;     // elements of a tensor whose content says where it comes from
-constexpr std::size_t kLeastAgreeing = 2;     // calls by which a link is learnt
-constexpr double kNear = 0.5;                 // a value this near to what was sent is a spoilt one
-constexpr double kSixteenBits = 1.0 / 128;    // values rounded to 16 bits on their way are this near, as a part
-constexpr double kGradientUnits = 16;         // units of roundoff: gradients may be added up in another order
 constexpr std::size_t kMostMeasured = 64;     // pairs of one link whose elements are compared
 constexpr std::size_t kMostOccurrences = 64;  // of one content
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
@@ -80,13 +76,14 @@ void StageTransfers::add(Stage& stage, EventId id, const Event& event, const Ten
     return;
   const auto dot = event.name.find('.');
   const bool is_float = kind_of(record.dtype) == DTypeKind::Float;
-  Tensor tensor{.id = id,
-                .fingerprint = record.fingerprint,
-                .dtype = record.dtype,
-                .count = record.stats.count,
-                .is_part = store::parse_shard(event.meta).has_value(),
-                .is_telling = is_float && record.stats.count >= kLeastTelling && record.stats.min < record.stats.max,
-                .suffix = dot == std::string::npos ? "" : event.name.substr(dot + 1)};
+  Tensor tensor{
+      .id = id,
+      .fingerprint = record.fingerprint,
+      .dtype = record.dtype,
+      .count = record.stats.count,
+      .is_part = store::parse_shard(event.meta).has_value(),
+      .is_telling = is_float && record.stats.count >= pairing::kTellingElements && record.stats.min < record.stats.max,
+      .suffix = dot == std::string::npos ? "" : event.name.substr(dot + 1)};
   if (event.io == Io::GradInput || event.io == Io::GradOutput) {
     const auto pass = stage.by_call.find(event.call);
     if (pass == stage.by_call.end()) return;
@@ -199,7 +196,7 @@ void StageTransfers::link_by_content(std::size_t receiver, std::size_t input) {
     }
   }
   const auto best = std::ranges::max_element(votes, {}, [](const auto& vote) { return vote.second; });
-  if (best == votes.end() || best->second.first < kLeastAgreeing || 2 * best->second.first <= calls) return;
+  if (best == votes.end() || best->second.first < pairing::kLearntFromCalls || 2 * best->second.first <= calls) return;
   links_.push_back({.sender = best->first.first, .output = best->first.second, .receiver = receiver, .input = input});
 }
 
@@ -217,7 +214,7 @@ double StageTransfers::distance(const Tensor& sent, const Tensor& received, bool
     const auto x = reader_.sketch(sent.id), y = reader_.sketch(received.id);
     error = x && y ? estimate(a, b, *x, *y) : measure_statistics(a, b);
   }
-  if (is_rounding != nullptr) *is_rounding = error.is_comparable && error.relative() <= kSixteenBits;
+  if (is_rounding != nullptr) *is_rounding = error.is_comparable && error.relative() <= pairing::kSixteenBits;
   return error.is_comparable && !error.is_lower_bound && !error.has_other_finite ? error.rel_l2 : kUnknown;
 }
 
@@ -248,7 +245,8 @@ void StageTransfers::compare_link(const Link& link, double most) {
   }
   const std::size_t calls = agreeing.size() + differing.size();
   compared_ += calls;
-  const bool is_sure = link.is_declared || (agreeing.size() > kLeastAgreeing && 4 * agreeing.size() >= 3 * calls);
+  const bool is_sure =
+      link.is_declared || (agreeing.size() > pairing::kLearntFromCalls && 4 * agreeing.size() >= 3 * calls);
 
   // Where no call agrees, values may have been rounded on their way, and that is no mistake.
   bool is_rounded = agreeing.empty();
@@ -284,7 +282,7 @@ void StageTransfers::compare_link(const Link& link, double most) {
           std::ranges::any_of(arrived, [&](const auto& gradient) { return is_same(gradient.second, made->second); }))
         continue;
     }
-    if (rel_l2 <= most || (origin == nullptr && !is_sure && !(rel_l2 <= kNear))) continue;
+    if (rel_l2 <= most || (origin == nullptr && !is_sure && !(rel_l2 <= pairing::kSpoilt))) continue;
     const std::string mine = micro_batch(pair.received->nth, pair.received->step, pair.received->step);
     report(*pair.received, received, false, rel_l2,
            origin != nullptr
@@ -322,7 +320,7 @@ void StageTransfers::compare_gradients(const Link& link, const std::vector<Pair>
       if (!is_seen(*gradients.made, *gradients.arrived) || measured++ >= kMostMeasured) continue;
       gradients.rel_l2 = distance(*gradients.made, *gradients.arrived);
       const DType dtype = gradients.made->dtype, other = gradients.arrived->dtype;
-      if (gradients.rel_l2 > kGradientUnits * std::max(unit_roundoff(dtype), unit_roundoff(other))) {
+      if (gradients.rel_l2 > pairing::kTransferGradientUnits * std::max(unit_roundoff(dtype), unit_roundoff(other))) {
         differing.push_back(gradients);
         continue;
       }
@@ -331,7 +329,7 @@ void StageTransfers::compare_gradients(const Link& link, const std::vector<Pair>
   }
   compared_ += agreeing + differing.size();
   // What a program adds to the gradient, or multiplies it by, before it goes on is its own affair.
-  if (!link.is_declared && (agreeing < kLeastAgreeing || agreeing <= differing.size())) return;
+  if (!link.is_declared && (agreeing < pairing::kLearntFromCalls || agreeing <= differing.size())) return;
   for (const Gradients& gradients : differing) {
     if (gradients.rel_l2 <= most) continue;
     const Pass& sent = *gradients.sent;

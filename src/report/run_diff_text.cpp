@@ -119,9 +119,12 @@ class Report {
       const DiffOrigin& origin = diff_.origins[i];
       if (!is_listed(origin)) continue;
       ++listed;
+      const double size = origin.metrics.rel_max;
       table.add({"", blamed_in_words(origin.place), tensor_in_words(origin), moment_in_words(origin.place),
-                 std::isfinite(origin.metrics.rel_max) ? fmt::format("{:.2g}", origin.metrics.rel_max)
-                                                       : obstacle_in_words(origin.metrics.obstacle)});
+                 origin.reason.cause == DiffCause::End
+                     ? fmt::format("the {} run ends", origin.reason.ended == 0 ? "first" : "second")
+                 : std::isfinite(size) ? fmt::format("{:.2g}", size)
+                                       : obstacle_in_words(origin.metrics.obstacle)});
     }
     out_.table(std::move(table));
     if (count > listed) line(fmt::format("  ... {} more", count - listed));

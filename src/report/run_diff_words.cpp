@@ -2,8 +2,10 @@
 #include <fmt/ranges.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "compare/missing_parts.hpp"
 #include "core/printable.hpp"
 #include "report/run_diff.hpp"
 #include "report/values.hpp"
@@ -352,6 +354,8 @@ std::string metrics_in_words(const DiffMetrics& metrics) {
       metrics.dtype_a == metrics.dtype_b ? "" : fmt::format("; {} became {}", metrics.dtype_a, metrics.dtype_b);
   if (metrics.obstacle == DiffObstacle::OnlyStatistics)
     return text + fmt::format("only statistics were kept: max |b-a| is at least {}", largest_in_words(metrics)) + types;
+  if (metrics.obstacle == DiffObstacle::OnlySketches && metrics.rel_l2 == 0 && text.empty())
+    return "the fingerprints differ, by less than sketches tell" + types;
   if (metrics.obstacle == DiffObstacle::OnlySketches)
     return text + fmt::format("by sketch: rel. L2 about {:.1e}", metrics.rel_l2) + types;
   if (metrics.count == 1 && !a.empty())
@@ -534,6 +538,8 @@ std::string run_diff_answer(const RunDiff& diff, bool strict) {
     text = diff.unknown > 0
                ? fmt::format("unknown: of {} only statistics were kept, which do not tell how far they are apart",
                              diff.unknown == 1 ? "1 tensor" : fmt::format("{} tensors", diff.unknown))
+           : std::ranges::any_of(diff.notes, compare::tells_of_missing_parts)
+               ? "unknown: what was compared agrees, but parts of a run are missing"
                : "unknown: what was compared agrees, but not enough was compared to say more";
   else if (diff.rows && !diff.rows->is_complete())
     text = fmt::format("equal as far as compared: {}, {}", row_coverage_in_words(*diff.rows),

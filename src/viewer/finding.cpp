@@ -68,6 +68,8 @@ class FindingWriter {
       headline = "nothing was looked at: the run has nothing that a rule is about";
     else if (!report.findings.empty())
       headline = report.findings.front().code + ": " + report.findings.front().message;
+    else if (!report.failures.empty())
+      headline = report.failures.front();
     else if (!report.missing.empty())
       headline = "not known to be healthy: parts of the run are missing";
     head("check", verdict, headline,
@@ -79,7 +81,8 @@ class FindingWriter {
     json_.key("places").begin_array();
     for (std::size_t i = 0; i < std::min(report.findings.size(), kMostPlaces); ++i) finding(report.findings[i]);
     json_.end_array().key("origin_count").number(static_cast<std::uint64_t>(report.findings.size()));
-    std::vector<std::string> notes = report.missing;
+    std::vector<std::string> notes = report.failures;
+    notes.insert(notes.end(), report.missing.begin(), report.missing.end());
     notes.insert(notes.end(), report.notes.begin(), report.notes.end());
     texts("notes", notes, +[](const std::string& text) { return text; });
     nothing_else();

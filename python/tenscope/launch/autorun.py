@@ -26,7 +26,7 @@ from tenscope.recording import announce, ranks
 from tenscope.recording.callers import OWN_FOLDER
 from tenscope.recording.endings import exit_code
 from tenscope.recording.replace import check_name, remove_run
-from tenscope.recording.run import close_all
+from tenscope.recording.run import close_all, set_opener
 from tenscope.recording.say import say, shown_path
 
 _SITE = str(Path(__file__).parent / "site")
@@ -88,6 +88,7 @@ def _arm() -> None:
         program_watch.start()
 
     WhenImported("torch", torch_is_there).install()
+    set_opener(session.open_for_program)
 
 
 def ended(error: BaseException) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tenscope.errors import Error
 from tenscope.launch.options import Options
 from tenscope.recording import ranks
-from tenscope.recording.run import Run, current, set_current
+from tenscope.recording.run import Run, current, set_current, set_opener
 from tenscope.recording.say import say, shown_path
 
 _lock = threading.RLock()
@@ -109,10 +109,28 @@ def joined(base: str | os.PathLike[str], given: Mapping[str, object]) -> Run | N
     return run
 
 
+def open_for_program(steps: bool) -> None:
+    """The program records by itself, or steps, perhaps before any module is called."""
+    global _is_joined
+    if _is_opening:
+        return
+    if steps and not _is_joined and _run is not None and _run.current_step > 0:
+        _run.step(_run.current_step - 1)  # the optimizer's step was counted, and this is the same one
+    _is_joined |= steps
+    if _run is not None:
+        return
+    try:
+        open_run()
+    except Error as error:
+        set_opener(None)
+        say(f"nothing is recorded: {error}")
+
+
 def finish(error: BaseException | None) -> tuple[int, int]:
     """The program ended: notes what ended it, and closes. How many ns recording took here, and how many events were
     lost."""
     global _run
+    set_opener(None)
     with _lock:
         run, _run = _run, None
     if run is not None:

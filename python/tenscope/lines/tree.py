@@ -19,7 +19,7 @@ from tenscope.lines.show import Painter, change_text, describe
 from tenscope.lines.watch import unwrap
 from tenscope.notebook import kernel
 from tenscope.recording.callers import callers
-from tenscope.recording.run import current
+from tenscope.recording.run import current_or_opened
 
 __all__ = ["tree"]
 
@@ -135,7 +135,7 @@ class _Branch:
         if self.paint is not None:
             head = f"┌─ {self.paint('head', self.name)} {self.paint('dim', f'[{self.place}]{called} ({path})')}"
             self.line(depth, head)
-        run = current() if self.record else None
+        run = current_or_opened() if self.record else None
         if run is not None and run.kept_sources is not None:
             _core.call_unwatched(run.kept_sources.keep_code, self.code)
         self.note(

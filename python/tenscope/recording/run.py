@@ -25,6 +25,7 @@ from tenscope.recording.sources import KeptSources
 
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _current: Run | None = None
+_opener: Callable[[bool], None] | None = None
 _opened = 0
 _last_words: list[Callable[[Callable], None]] = []
 _watchers: list[Callable[[Run], None]] = []
@@ -232,6 +233,20 @@ def _is_child() -> bool:
 def current() -> Run | None:
     """The process-wide run, or None."""
     return _current
+
+
+def current_or_opened() -> Run | None:
+    """The run to record into: the current one, or under `tenscope run` the recorded one, which this may open."""
+    if _current is None and _opener is not None:
+        _opener(False)
+    return _current
+
+
+def set_opener(opener: Callable[[bool], None] | None) -> None:
+    """Called with False where the program wants to record and no run is current, with True where it steps."""
+    global _opener
+    _opener = opener
+    _core.set_run_opener(opener)
 
 
 def close() -> None:

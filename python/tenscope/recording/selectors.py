@@ -6,8 +6,10 @@ a program in which nothing happened.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from fnmatch import fnmatchcase
 
 from tenscope import _core
 from tenscope.errors import RecordingWarning
+from tenscope.recording.callers import OWN_FOLDER
 
 AROUND = (":data", ":loss", ":optimizer", ":all")  # selects operations in the code around modules
 _MOST_CANDIDATES = 20_000  # among which the nearest is looked for
@@ -42,8 +45,8 @@ def nearest(selector: str, candidates: Iterable[str]) -> str:
     """The most likely meant; for a pattern also one with its numbers left open: `blok.*.q` is near `blocks.*.q`."""
     known: dict[str, None] = {}
     for candidate, _ in zip(candidates, range(_MOST_CANDIDATES)):  # noqa: B905
-        if candidate and "*" in selector:
-            known[re.sub(r"(?<![^.])\d+(?![^.])", "*", candidate)] = None
+        if candidate and "*" in selector and (pattern := re.sub(r"(?<![^.])\d+(?![^.])", "*", candidate)).strip("*."):
+            known[pattern] = None
         if candidate:
             known[candidate] = None
     words = list(known)
@@ -52,7 +55,11 @@ def nearest(selector: str, candidates: Iterable[str]) -> str:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, RecordingWarning, stacklevel=4)
+    """At the line of the program, which may have left several context managers at once."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((OWN_FOLDER, contextlib.__file__)):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, RecordingWarning, stacklevel=level)
 
 
 def tell(found: Iterable[Unmatched], record: Callable | None, warn: Callable[[str], object] = _warn) -> None:

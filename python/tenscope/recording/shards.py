@@ -9,7 +9,7 @@ from typing import Any
 from tenscope.errors import UsageError
 from tenscope.recording.callers import site
 from tenscope.recording.parts import describe_shard, offset_of
-from tenscope.recording.run import Run, current
+from tenscope.recording.run import Run, current_or_opened
 
 
 def shard(
@@ -40,7 +40,7 @@ def shard(
     offset    where this part begins in it, where they are cut otherwise
     options   as those of `record`: step, io, phase, ...
     """
-    run = current() if run is None else run
+    run = current_or_opened() if run is None else run
     if run is None or not run.enabled:
         return
     local = tuple(getattr(tensor, "shape", ()))
