@@ -4,7 +4,7 @@ import { h } from "../lib/jsx.ts";
 import { effect, onEnd, type Read, signal } from "../lib/signals.ts";
 import type { Histogram, Histograms } from "../types.ts";
 import { format_count, format_number } from "./format.ts";
-import { fit_canvas, small_font } from "./heat.tsx";
+import { fit_canvas, small_font } from "./draw.ts";
 import { nice_step } from "./scale.ts";
 
 export interface ChartInks {

@@ -9,9 +9,10 @@ import { Chart, draw_lines, line_tip, type LineChart, nearest } from "./charts.t
 import { command_of, python_of } from "./command.ts";
 import { Slicer, ToleranceRow, Toolbar } from "./controls.tsx";
 import { format_count, format_index, format_number, format_range, format_shape } from "./format.ts";
-import { Panes, zoom_in, zoom_middle } from "./heat.tsx";
+import { Panes } from "./heat.tsx";
 import { history_of, Inspector } from "./inspector.tsx";
 import { kAllPanes, kPaneTitles, type Of, TensorModel } from "./model.ts";
+import { zoom_in, zoom_middle } from "./pointer.ts";
 import { place_of } from "./slicing.ts";
 import { facts_at, kNan, kNegInf, kPosInf } from "./tile.ts";
 import { pan_by } from "./viewport.ts";

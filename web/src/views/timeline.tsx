@@ -10,7 +10,7 @@ import { count_text, number_text } from "../lib/text.ts";
 import { module_key, type State } from "../state.ts";
 import { type Timeline, Verdict, verdict_word } from "../types.ts";
 import { Choice, Empty, Failure, LegendItem, Skeleton } from "../parts.tsx";
-import { AddsLegend, CellTip, open_cell } from "./answer.tsx";
+import { AddsLegend, CellTip, open_cell } from "./cells.tsx";
 
 type ColorBy = "adds" | "error" | "bad" | "size";
 type PhaseChoice = "all" | "0" | "1" | "2";
