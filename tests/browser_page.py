@@ -25,7 +25,7 @@ from hand_written_run import tenscope_program
 
 NO_BROWSER = {"SSH_CONNECTION": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "BROWSER": "", "WSL_DISTRO_NAME": ""}
 
-LISTEN = """(() => {
+LISTEN = r"""(() => {
   addEventListener("securitypolicyviolation", (event) => {
     console.error(`policy violated: ${event.violatedDirective} by ${event.blockedURI || event.sourceFile}`);
   });
@@ -37,7 +37,8 @@ LISTEN = """(() => {
   };
   of.fillText = function (text, x, y, ...more) {
     const at = new DOMPoint(x, y).matrixTransform(this.getTransform());
-    (this.canvas.drawn ??= []).push([String(text), at.x / devicePixelRatio, at.y / devicePixelRatio]);
+    const size = parseFloat(this.font.match(/[\d.]+(?=px)/)) * this.getTransform().a / devicePixelRatio;
+    (this.canvas.drawn ??= []).push([String(text), at.x / devicePixelRatio, at.y / devicePixelRatio, size]);
     return fillText.apply(this, [text, x, y, ...more]);
   };
 })();"""
@@ -188,7 +189,14 @@ class Tab:
 
     def drawn(self, selector: str) -> list[tuple[str, float, float]]:
         """What a canvas shows as text, and where on it."""
-        return [tuple(each) for each in self.page.evaluate("(s) => document.querySelector(s)?.drawn ?? []", selector)]
+        return [(text, x, y) for text, x, y, _ in self._drawn(selector)]
+
+    def text_sizes(self, selector: str) -> list[float]:
+        """How large the texts on a canvas are, in CSS pixels."""
+        return [size for *_, size in self._drawn(selector)]
+
+    def _drawn(self, selector: str) -> list[list[Any]]:
+        return self.page.evaluate("(s) => document.querySelector(s)?.drawn ?? []", selector)
 
     def words(self, selector: str) -> list[str]:
         return [text for text, _, _ in self.drawn(selector)]

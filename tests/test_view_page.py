@@ -538,6 +538,10 @@ def test_keys_themes_and_room(show, compared):
     tab.until_text(".help", "open the tensor")
     help_text = tab.text(".help")
     assert "search everything" in help_text and "the last tensor that agreed" in help_text
+    tab.press("Control+k")
+    tab.until(lambda: tab.one(".palette").count() == 1 and tab.one(".help").count() == 0)
+    tab.press("Escape", "?")
+    tab.until_text(".help", "open the tensor")
     tab.press("Escape")
     tab.until(lambda: tab.one(".help").count() == 0)
     back = lambda: tab.page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731

@@ -263,6 +263,10 @@ def test_a_recording_is_followed_and_outlived(show, child):
         assert tab.one(".toast").count() == 0
         bad = child.step("nan")
         tab.until_text(".toast.bad", f"NaN or Inf in net.output, step {bad}")
+        # It counts once, however often the server tells of it.
+        for _ in range(2):
+            tab.until_text(".live .num", f"step {child.step()}")
+        assert tab.text(".toast.bad span") == f"NaN or Inf in net.output, step {bad}"
         tab.one(".toast .link").click()
         tab.until_at("tensor", name="net.output", step=bad)
         tab.until_text(".tv-title h1", "net.output")

@@ -116,13 +116,20 @@ def test_one_json_line_says_where_it_is(shared):
 
 
 @pytest.mark.parametrize(
-    "target", ["/", "/viewer.js", "/viewer.css", "/favicon.ico", "/api/session", "/api/tile?event=0", "/nothing"]
+    "target",
+    ["/", "/viewer.js", "/viewer.css", "/favicon.ico", "/api/session", "/api/tile?event=0", "/api/live", "/nothing"],
 )
 def test_nothing_is_served_without_the_cookie(shared, target):
     for headers in ({}, {"Cookie": "a=b"}, {"Cookie": f"tenscope_{shared.port}={shared.token}"}):
         status, _, body = shared.ask(target, headers=headers)
         assert status == 403 and b"tenscope view printed" in body
         assert target.startswith("/api/") is (body[:1] == b"{")
+
+
+def test_there_is_no_socket_beside_the_requests(shared):
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x"}
+    assert shared.ask("/api/live?revision=0", headers=upgrade)[0] == 403
+    assert shared.ask("/api/live?revision=0", headers=upgrade | shared.cookie())[0] == 200
 
 
 def test_a_wrong_token_is_refused(shared):

@@ -1,6 +1,7 @@
 // How a pane is painted: its axes, tiles, digits, marks, cross and colour bar.
 
 import { css_at, ink_on, kNanColor, kNegInfColor, kPosInfColor, type Rgb, to_css } from "../lib/colors.ts";
+import { text_scale } from "../lib/paint.ts";
 import { fit_number } from "./format.ts";
 import { type Of, type PaneState, type Texts } from "./model.ts";
 import { paint_marks, palette_of, reduce_tile, reduce_words, reduction, to_canvas } from "./paint.ts";
@@ -9,7 +10,17 @@ import { type Picture, picture_axes } from "./slicing.ts";
 import { cell_of, cell_value, type CellMode, kNan, kNegInf, kPosInf, type Tile } from "./tile.ts";
 import { type Viewport } from "./viewport.ts";
 
-export const kGutter = { left: 38, top: 17 };
+// Room for the numbers of rows and columns.
+const kAxisRoom = { left: 38, top: 17 };
+export const gutter = {
+  get left(): number {
+    return Math.round(kAxisRoom.left * text_scale());
+  },
+  get top(): number {
+    return Math.round(kAxisRoom.top * text_scale());
+  },
+};
+export const kSmallFont = "10px system-ui, sans-serif";
 export const kTextCell = { height: 15, width: 36 };
 // Marks of the tolerance: a green that no map and no sign has.
 const kMarkInk = "rgb(0, 240, 60)";
@@ -24,15 +35,6 @@ interface Inks {
   accent: string;
   sure: number;
   perhaps: number;
-}
-
-// Texts on canvases grow with the page's own.
-function text_size(): number {
-  return (parseFloat(getComputedStyle(document.body).fontSize) || 13) / 13;
-}
-
-export function small_font(): string {
-  return `${Math.round(100 * text_size()) / 10}px system-ui, sans-serif`;
 }
 
 export function inks_of(element: Element): Inks {
@@ -50,9 +52,14 @@ export function inks_of(element: Element): Inks {
   };
 }
 
-// Sets a canvas to the pixels of the screen and gives its context in CSS pixels.
-export function fit_canvas(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
-  const dpr = globalThis.devicePixelRatio || 1;
+// Sets a canvas to the pixels of the screen and gives its context in CSS pixels, or in units of `scale` of them.
+export function fit_canvas(
+  canvas: HTMLCanvasElement,
+  width: number,
+  height: number,
+  scale = 1,
+): CanvasRenderingContext2D {
+  const dpr = (globalThis.devicePixelRatio || 1) * scale;
   const [w, hh] = [Math.max(1, Math.round(width * dpr)), Math.max(1, Math.round(height * dpr))];
   if (canvas.width !== w) canvas.width = w;
   if (canvas.height !== hh) canvas.height = hh;
@@ -132,9 +139,9 @@ export interface Plot {
 }
 
 export const to_x = (plot: Plot, col: number): number =>
-  kGutter.left + (col - plot.view.col) * plot.width / plot.view.cols;
+  gutter.left + (col - plot.view.col) * plot.width / plot.view.cols;
 export const to_y = (plot: Plot, row: number): number =>
-  kGutter.top + (row - plot.view.row) * plot.height / plot.view.rows;
+  gutter.top + (row - plot.view.row) * plot.height / plot.view.rows;
 
 export function draw_image(
   context: CanvasRenderingContext2D,
@@ -195,7 +202,7 @@ export function draw_axes(
   cols: number,
   inks: Inks,
 ): void {
-  context.font = small_font();
+  context.font = kSmallFont.replace(/^\d+/, (size) => String(Number(size) * text_scale()));
   context.fillStyle = inks.muted;
   context.strokeStyle = inks.line;
   context.lineWidth = 1;
@@ -204,29 +211,29 @@ export function draw_axes(
   context.textAlign = "center";
   context.textBaseline = "middle";
   const colStep = tick_step(cellWidth, 44);
-  for (let col = Math.max(0, Math.ceil(plot.view.col / colStep) * colStep); col < cols; col += colStep) {
+  for (let col = Math.max(0, Math.floor(plot.view.col / colStep) * colStep); col < cols; col += colStep) {
     const x = to_x(plot, col + (cellWidth > 6 ? 0.5 : 0));
-    if (x > kGutter.left + plot.width - 4) break;
-    if (x < kGutter.left) continue;
+    if (x > gutter.left + plot.width - 4) break;
+    if (x < gutter.left) continue;
     const text = label_of(picture, colAxis, col);
     const half = context.measureText(text).width / 2;
-    const middle = Math.min(kGutter.left + plot.width - half, Math.max(kGutter.left + half, x));
-    context.fillText(text, middle, kGutter.top / 2 - 1);
+    const middle = Math.min(gutter.left + plot.width - half, Math.max(gutter.left + half, x));
+    context.fillText(text, middle, gutter.top / 2 - 1);
     context.beginPath();
-    context.moveTo(x, kGutter.top - 4);
-    context.lineTo(x, kGutter.top - 1);
+    context.moveTo(x, gutter.top - 4);
+    context.lineTo(x, gutter.top - 1);
     context.stroke();
   }
   context.textAlign = "right";
   const rowStep = tick_step(cellHeight, 26);
-  for (let row = Math.max(0, Math.ceil(plot.view.row / rowStep) * rowStep); row < rows; row += rowStep) {
+  for (let row = Math.max(0, Math.floor(plot.view.row / rowStep) * rowStep); row < rows; row += rowStep) {
     const y = to_y(plot, row + (cellHeight > 6 ? 0.5 : 0));
-    if (y > kGutter.top + plot.height - 2) break;
-    if (y < kGutter.top) continue;
-    context.fillText(label_of(picture, rowAxis, row), kGutter.left - 6, Math.max(kGutter.top + 5, y));
+    if (y > gutter.top + plot.height - 2) break;
+    if (y < gutter.top) continue;
+    context.fillText(label_of(picture, rowAxis, row), gutter.left - 6, Math.max(gutter.top + 5, y));
     context.beginPath();
-    context.moveTo(kGutter.left - 4, y);
-    context.lineTo(kGutter.left - 1, y);
+    context.moveTo(gutter.left - 4, y);
+    context.lineTo(gutter.left - 1, y);
     context.stroke();
   }
 }
@@ -260,7 +267,7 @@ export function draw_texts(
 ): void {
   const { state, texts } = drawn;
   const cellWidth = plot.width / plot.view.cols, cellHeight = plot.height / plot.view.rows;
-  context.font = `${11 * text_size()}px ${kMono}`;
+  context.font = `${11 * text_scale()}px ${kMono}`;
   context.textAlign = "center";
   context.textBaseline = "middle";
   const room = Math.floor((cellWidth - 6) / context.measureText("0").width);
@@ -295,12 +302,12 @@ export function draw_grid(context: CanvasRenderingContext2D, plot: Plot, rows: n
   context.beginPath();
   for (let row = Math.max(0, Math.ceil(plot.view.row)); row <= Math.min(rows, plot.view.row + plot.view.rows); ++row) {
     const y = Math.round(to_y(plot, row)) + 0.5;
-    context.moveTo(Math.max(kGutter.left, to_x(plot, 0)), y);
+    context.moveTo(Math.max(gutter.left, to_x(plot, 0)), y);
     context.lineTo(to_x(plot, cols), y);
   }
   for (let col = Math.max(0, Math.ceil(plot.view.col)); col <= Math.min(cols, plot.view.col + plot.view.cols); ++col) {
     const x = Math.round(to_x(plot, col)) + 0.5;
-    context.moveTo(x, Math.max(kGutter.top, to_y(plot, 0)));
+    context.moveTo(x, Math.max(gutter.top, to_y(plot, 0)));
     context.lineTo(x, to_y(plot, rows));
   }
   context.stroke();
@@ -371,8 +378,8 @@ export function draw_marks(
     const mark = marks.words[at]!;
     if (mark === 0) continue;
     const [left, top] = corner(at);
-    if (left + cellWidth < kGutter.left || left > kGutter.left + plot.width) continue;
-    if (top + cellHeight < kGutter.top || top > kGutter.top + plot.height) continue;
+    if (left + cellWidth < gutter.left || left > gutter.left + plot.width) continue;
+    if (top + cellHeight < gutter.top || top > gutter.top + plot.height) continue;
     context.globalAlpha = (mark >>> 24) / 255;
     context.strokeRect(left + 1.5, top + 1.5, cellWidth - 3, cellHeight - 3);
   }
@@ -396,14 +403,14 @@ export function draw_cross(
   context.lineWidth = 1;
   context.beginPath();
   if (!isPinned || width < 9) {
-    context.moveTo(kGutter.left, Math.round(y) + 0.5);
+    context.moveTo(gutter.left, Math.round(y) + 0.5);
     context.lineTo(x - half.x - 1, Math.round(y) + 0.5);
     context.moveTo(x + half.x + 1, Math.round(y) + 0.5);
-    context.lineTo(kGutter.left + plot.width, Math.round(y) + 0.5);
-    context.moveTo(Math.round(x) + 0.5, kGutter.top);
+    context.lineTo(gutter.left + plot.width, Math.round(y) + 0.5);
+    context.moveTo(Math.round(x) + 0.5, gutter.top);
     context.lineTo(Math.round(x) + 0.5, y - half.y - 1);
     context.moveTo(Math.round(x) + 0.5, y + half.y + 1);
-    context.lineTo(Math.round(x) + 0.5, kGutter.top + plot.height);
+    context.lineTo(Math.round(x) + 0.5, gutter.top + plot.height);
   }
   context.stroke();
   context.globalAlpha = 1;
@@ -427,10 +434,10 @@ export function draw_bar(
 ): void {
   const height = 26;
   if (width <= 0) return;
-  const context = fit_canvas(canvas, width, height);
+  const context = fit_canvas(canvas, width, height, text_scale());
   const found = state.overview?.scale ?? null;
   if (found === null) return;
-  const left = kGutter.left + 8, right = width - 10;
+  const left = kAxisRoom.left + 8, right = width - 10;
   const { bytes } = palette_of(scale.isSequential, theme);
   for (let x = left; x < right; ++x) {
     context.fillStyle = css_at(bytes, (x - left) / (right - left - 1));
@@ -451,7 +458,7 @@ export function draw_bar(
   context.strokeRect(left - 0.5, 1.5, right - left + 1, 9);
   context.fillStyle = inks.muted;
   context.strokeStyle = inks.muted;
-  context.font = small_font();
+  context.font = kSmallFont;
   context.textAlign = "center";
   context.textBaseline = "top";
   let lastEnd = -Infinity;

@@ -1,6 +1,7 @@
 // The panes: heat maps with one viewport, one cursor and one pinned element.
 
 import { h } from "../lib/jsx.ts";
+import { text_scale } from "../lib/paint.ts";
 import { computed, effect, onEnd, type Read, signal } from "../lib/signals.ts";
 import {
   draw_axes,
@@ -13,8 +14,8 @@ import {
   draw_texts,
   type Drawn,
   fit_canvas,
+  gutter,
   inks_of,
-  kGutter,
   kTextCell,
   make_marks,
   Painted,
@@ -36,7 +37,7 @@ export function Panes(props: { model: TensorModel }): Node {
   const { model } = props;
   const painted = new Painted();
   const size = signal({ width: 0, height: 0 }, (a, b) => a.width === b.width && a.height === b.height);
-  const columns = computed(() => arrange(model.panes().length, size(), model.extent()));
+  const columns = computed(() => arrange(model.panes().length, size(), model.extent(), gutter));
 
   const grid = (
     <div
@@ -74,6 +75,7 @@ export function arrange(
   count: number,
   size: { width: number; height: number },
   extent: { rows: number; cols: number },
+  room: { left: number; top: number },
 ): number {
   let best = Math.max(1, count), bestScore = -1;
   if (size.width <= 0 || size.height <= 0) return best;
@@ -81,8 +83,8 @@ export function arrange(
     const down = Math.ceil(count / across);
     if (across * (down - 1) >= count) continue;
     const pane = {
-      width: Math.max(1, size.width / across - kGutter.left - 14),
-      height: Math.max(1, size.height / down - kGutter.top - 72),
+      width: Math.max(1, size.width / across - room.left - 14),
+      height: Math.max(1, size.height / down - room.top - 72),
     };
     const view = fit_all(extent, pane);
     const cell = { width: pane.width / view.cols, height: pane.height / view.rows };
@@ -119,11 +121,11 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
 
   const watch = new ResizeObserver(() => {
     box.set({ width: plotBox.clientWidth, height: plotBox.clientHeight });
-    barWidth.set(bar.clientWidth);
+    barWidth.set(bar.clientWidth / text_scale());
     if (props.isFirst) {
       model.pane.set({
-        width: Math.max(1, plotBox.clientWidth - kGutter.left - 1),
-        height: Math.max(1, plotBox.clientHeight - kGutter.top - 1),
+        width: Math.max(1, plotBox.clientWidth - gutter.left - 1),
+        height: Math.max(1, plotBox.clientHeight - gutter.top - 1),
       });
     }
   });
@@ -133,8 +135,8 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
   const plot_now = (): Plot => {
     const { width, height } = box();
     return {
-      width: Math.max(1, width - kGutter.left - 1),
-      height: Math.max(1, height - kGutter.top - 1),
+      width: Math.max(1, width - gutter.left - 1),
+      height: Math.max(1, height - gutter.top - 1),
       view: model.view(),
     };
   };
@@ -153,15 +155,15 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
     };
     const inks = inks_of(plotBox);
     const context = fit_canvas(picture, width, height);
-    const plot: Plot = { width: width - kGutter.left - 1, height: height - kGutter.top - 1, view: model.view.peek() };
+    const plot: Plot = { width: width - gutter.left - 1, height: height - gutter.top - 1, view: model.view.peek() };
     const { rows, cols } = model.extent.peek();
     draw_axes(context, plot, model.picture.peek(), rows, cols, inks);
     context.save();
     context.beginPath();
-    context.rect(kGutter.left, kGutter.top, plot.width, plot.height);
+    context.rect(gutter.left, gutter.top, plot.width, plot.height);
     context.clip();
     context.fillStyle = inks.surface;
-    context.fillRect(kGutter.left, kGutter.top, plot.width, plot.height);
+    context.fillRect(gutter.left, gutter.top, plot.width, plot.height);
     context.imageSmoothingEnabled = false;
     const limits = model.limits.peek();
     for (const tile of [drawn.state.overview, drawn.state.detail]) {
@@ -191,10 +193,10 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
     context.restore();
     context.strokeStyle = inks.line;
     context.strokeRect(
-      Math.max(kGutter.left, to_x(plot, 0)) - 0.5,
-      Math.max(kGutter.top, to_y(plot, 0)) - 0.5,
-      Math.min(plot.width + kGutter.left, to_x(plot, cols)) - Math.max(kGutter.left, to_x(plot, 0)) + 1,
-      Math.min(plot.height + kGutter.top, to_y(plot, rows)) - Math.max(kGutter.top, to_y(plot, 0)) + 1,
+      Math.max(gutter.left, to_x(plot, 0)) - 0.5,
+      Math.max(gutter.top, to_y(plot, 0)) - 0.5,
+      Math.min(plot.width + gutter.left, to_x(plot, cols)) - Math.max(gutter.left, to_x(plot, 0)) + 1,
+      Math.min(plot.height + gutter.top, to_y(plot, rows)) - Math.max(gutter.top, to_y(plot, 0)) + 1,
     );
   };
   let frame = 0;
@@ -226,7 +228,7 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
       const context = fit_canvas(overlay, width, height);
       const inks = inks_of(plotBox);
       context.beginPath();
-      context.rect(kGutter.left, kGutter.top, plot.width, plot.height);
+      context.rect(gutter.left, gutter.top, plot.width, plot.height);
       context.clip();
       if (hover !== null) draw_cross(context, plot, hover.row, hover.col, inks, false);
       const place = at === null ? null : place_of(shown, at);
@@ -263,6 +265,19 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
       {bar}
       <div class="tv-pane-foot">
         <span class="tv-range">{() => clipped_text(of(), scale(), state())}</span>
+        {() =>
+          of() !== "a" && of() !== "b" && state().overview?.scale?.abs === 0 && model.has_other_slices()
+            ? (
+              <button
+                type="button"
+                class="link"
+                title="Go to the worst element (w)"
+                onClick={() => model.jump("worst")}
+              >
+                where is it?
+              </button>
+            )
+            : null}
         <span class="tv-grow"></span>
         <span class="tv-note">{() => state().note ?? ""}</span>
         {() => {

@@ -463,6 +463,12 @@ export class TensorModel {
     return picture.isFolded ? "" : format_slice(picture.parts, picture.shape);
   }
 
+  // The slice that is shown is not the whole tensor.
+  has_other_slices(): boolean {
+    const { shape, parts, isFolded } = this.picture();
+    return !isFolded && parts.some((part, axis) => part.kind === "index" && shape[axis]! > 1);
+  }
+
   is_default_slice(): boolean {
     const picture = this.picture();
     return format_slice(picture.parts, picture.shape) === format_slice(default_slice(picture.shape), picture.shape);

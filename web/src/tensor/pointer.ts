@@ -1,6 +1,6 @@
 // The pointer on a pane, and the zoom that keys and buttons share with it.
 
-import { kGutter } from "./draw.ts";
+import { gutter } from "./draw.ts";
 import type { TensorModel } from "./model.ts";
 import { index_at, place_of } from "./slicing.ts";
 import { pan_by, zoom_at } from "./viewport.ts";
@@ -11,8 +11,8 @@ export function attach_pointer(model: TensorModel, canvas: HTMLCanvasElement): v
     const box = canvas.getBoundingClientRect();
     const pane = model.pane.peek();
     return {
-      y: (event.clientY - box.top - kGutter.top) / pane.height,
-      x: (event.clientX - box.left - kGutter.left) / pane.width,
+      y: (event.clientY - box.top - gutter.top) / pane.height,
+      x: (event.clientX - box.left - gutter.left) / pane.width,
     };
   };
   const element_at = (event: MouseEvent): { row: number; col: number } | null => {

@@ -423,6 +423,8 @@ export function TensorView(app: App): Node {
   const model = new TensorModel(app);
   bind_keys(app, model);
   const isReady = computed(() => model.detail() !== null);
+  // What was shown before is of another name than what was asked for.
+  const isOther = computed(() => (app.route().name ?? model.detail()?.name) !== model.detail()?.name);
   const kind = computed(() => {
     const detail = model.detail();
     if (detail === null) return "none";
@@ -446,9 +448,13 @@ export function TensorView(app: App): Node {
   return (
     <div class={() => `tv ${model.isBeside() ? "" : "tv-wide"}`}>
       {() => {
-        if (model.problem() !== null && !isReady()) {return (
-            <Failure title="This tensor cannot be shown" text={model.problem() ?? ""} />
-          );}
+        if (model.problem() !== null && (!isReady() || isOther())) {
+          return (
+            <Failure title="This tensor cannot be shown" text={model.problem() ?? ""}>
+              <a href={app.href({ view: "table", params: {} })}>The table has every tensor by its name</a>
+            </Failure>
+          );
+        }
         if (!isReady()) return <Skeleton rows={10} />;
         return [
           <Header model={model} />,

@@ -1,7 +1,7 @@
 // What the page opens on: what is wrong, where it starts, why, and a click to each tensor.
 
 import { type Child, h } from "../lib/jsx.ts";
-import { computed, effect, signal } from "../lib/signals.ts";
+import { computed, effect, type Signal, signal } from "../lib/signals.ts";
 import { num, verdict_class } from "../lib/paint.ts";
 import { count_text, number_text, plural } from "../lib/text.ts";
 import type { State } from "../state.ts";
@@ -23,6 +23,8 @@ export function AnswerView(state: State): Node {
     });
   });
   const at = computed(() => Math.max(0, Number(state.route().params["place"] ?? 0) || 0));
+  // The slice that the picture shows, in which the worst element is; null: the usual one.
+  const slice = signal<string | null>(null);
   const move = (by: number) => {
     const count = state.answer.peek()?.places.length ?? 0;
     const to = Math.min(count - 1, Math.max(0, at.peek() + by));
@@ -31,7 +33,7 @@ export function AnswerView(state: State): Node {
   state.keys.view({
     "Enter": ["open the tensor", () => {
       const place = state.answer.peek()?.places[at.peek()];
-      if (place) open_place(state, place);
+      if (place) open_place(state, place, slice.peek());
     }],
     "n": ["the next place", () => move(1)],
     "p": ["the place before", () => move(-1)],
@@ -64,7 +66,7 @@ export function AnswerView(state: State): Node {
         }
         return answer === null || !isComplete()
           ? <Working state={state} />
-          : <Report state={state} answer={answer} at={at()} />;
+          : <Report state={state} answer={answer} at={at()} slice={slice} />;
       }}
     </div>
   );
@@ -87,7 +89,7 @@ function Working(props: { state: State }): Node {
   );
 }
 
-export function place_patch(place: PlaceRef, side: "a" | "b") {
+export function place_patch(place: PlaceRef, side: "a" | "b", slice: string | null = null) {
   return {
     view: "tensor",
     side,
@@ -96,15 +98,16 @@ export function place_patch(place: PlaceRef, side: "a" | "b") {
     step: place.step,
     rank: place.rank,
     call: place.call,
+    ...(slice === null ? {} : { params: { slice, at: null, zoom: null, t: null, fold: null } }),
   } as const;
 }
 
-function open_place(state: State, place: PlaceRef): void {
+function open_place(state: State, place: PlaceRef, slice: string | null = null): void {
   if (place.event_a === null && place.event_b === null) return;
-  state.go(place_patch(place, place.event_a === null ? "b" : "a"));
+  state.go(place_patch(place, place.event_a === null ? "b" : "a", slice));
 }
 
-function Report(props: { state: State; answer: Answer; at: number }): Node {
+function Report(props: { state: State; answer: Answer; at: number; slice: Signal<string | null> }): Node {
   const { state, answer, at } = props;
   const place = answer.places[at] ?? answer.places[0];
   const tone = verdict_class(answer.verdict);
@@ -120,21 +123,34 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
           <span class={`chip big ${tone}`}>{answer.verdict}</span>
           <span class="muted">{answer.coverage}</span>
         </div>
-        <h1 class="headline">{answer.verdict === "healthy" ? "Nothing looks wrong" : answer.headline}</h1>
+        <h1 class="headline">{headline_of(state, answer)}</h1>
         {answer.of === "diff" ? <Coverage answer={answer} /> : null}
       </div>
-      {answer.of === "check" || answer.of === "diff" ? <Strip state={state} place={place ?? null} /> : null}
+      {answer.of === "files"
+        ? null
+        : () => state.timeline()?.modules.length === 0 ? null : <Strip state={state} place={place ?? null} />}
       <div class={isAlone ? "answer-columns one-column" : "answer-columns"}>
         <div class="answer-main">
           {place
-            ? <PlaceCard state={state} place={place} answer={answer} />
+            ? <PlaceCard state={state} place={place} answer={answer} slice={props.slice} />
             : (
-              <Empty title={kGoodTitles[answer.verdict] ?? "There is nothing to show"}>
-                {answer.verdict === "nothing"
+              <Empty title={empty_title(answer)}>
+                {answer.verdict !== "nothing"
+                  ? <Ways state={state} />
+                  : state.hasTwo.peek()
                   ? "No tensor of one side has a partner on the other. Give the modules' names with --map, or look at each side alone."
-                  : <Ways state={state} />}
+                  : [
+                    "Tensors come into a recording by ",
+                    <code>tenscope run</code>,
+                    ", ",
+                    <code>tenscope.trace(model)</code>,
+                    " or ",
+                    <code>run.record(name, value)</code>,
+                    ".",
+                  ]}
               </Empty>
             )}
+          {place ? null : notes_of(answer)}
           {answer.of === "check" || answer.of === "diff" ? <Numbers state={state} /> : null}
           {answer.settings.length > 0
             ? (
@@ -143,13 +159,7 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
               </Section>
             )
             : null}
-          {answer.notes.length > 0
-            ? (
-              <Section title="Notes">
-                <ul class="plain">{answer.notes.map((text) => <li>{text}</li>)}</ul>
-              </Section>
-            )
-            : null}
+          {place ? notes_of(answer) : null}
         </div>
         <div class="answer-side" hidden={isAlone}>
           {others > 0
@@ -261,9 +271,29 @@ const kGoodTitles: Record<string, string> = {
   equal: "All that both have is equal, bit for bit",
   noise: "Nothing but rounding noise",
   healthy: "No rule of tenscope check holds",
-  nothing: "Nothing could be compared",
+  unhealthy: "No rule of tenscope check holds for what is there",
   unknown: "Not enough was kept to say more",
 };
+
+function headline_of(state: State, answer: Answer): string {
+  if (answer.verdict !== "healthy") return answer.headline;
+  const hasFailed = state.session.peek()?.sides.some((side) => side.state === "failed");
+  return hasFailed ? "The values look healthy, but the program failed" : "Nothing looks wrong";
+}
+
+function empty_title(answer: Answer): string {
+  if (answer.verdict === "nothing") return answer.of === "check" ? "Nothing was recorded" : "Nothing could be compared";
+  return kGoodTitles[answer.verdict] ?? "There is nothing to show";
+}
+
+function notes_of({ notes }: Answer): Child {
+  if (notes.length === 0) return null;
+  return (
+    <Section title="Notes">
+      <ul class="plain">{notes.map((text) => <li>{text}</li>)}</ul>
+    </Section>
+  );
+}
 
 /** Where to go on from a recording that nothing is wrong with. */
 function Ways(props: { state: State }): Node {
@@ -292,12 +322,13 @@ function Section(props: { title: string; count?: string; children?: Child }): No
   );
 }
 
-function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node {
+function PlaceCard(props: { state: State; place: Place; answer: Answer; slice: Signal<string | null> }): Node {
   const { state, place, answer } = props;
   const last = place.last_agreeing;
   const two = state.hasTwo.peek();
   const isThere = place.event_a !== null || place.event_b !== null;
-  const picture = isThere ? <Picture state={state} place={place} answer={answer} /> : null;
+  props.slice.set(null);
+  const picture = isThere ? <Picture state={state} place={place} answer={answer} slice={props.slice} /> : null;
   return (
     <section class={`card ${answer.of === "files" ? "" : verdict_class(answer.verdict)}`}>
       <header class="card-head">
@@ -331,7 +362,7 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
       <div class="card-links">
         {place.event_a !== null
           ? (
-            <a class="button primary" href={state.href(place_patch(place, "a"))}>
+            <a class="button primary" href={() => state.href(place_patch(place, "a", props.slice()))}>
               {two && place.event_b !== null ? "Look at both, side by side" : "Look at the tensor"}
               <kbd>Enter</kbd>
             </a>
@@ -339,7 +370,7 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
           : null}
         {place.event_b !== null && place.event_a === null
           ? (
-            <a class="button primary" href={state.href(place_patch(place, "b"))}>
+            <a class="button primary" href={() => state.href(place_patch(place, "b", props.slice()))}>
               Look at the second run's tensor<kbd>Enter</kbd>
             </a>
           )

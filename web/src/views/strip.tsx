@@ -3,7 +3,7 @@
 import { h } from "../lib/jsx.ts";
 import { computed } from "../lib/signals.ts";
 import { Canvas } from "../lib/virtual.tsx";
-import { adds_color, num, paints, quiet_color } from "../lib/paint.ts";
+import { adds_color, num, paints, quiet_color, text_scale } from "../lib/paint.ts";
 import { type ModulePath, nest, step_place, step_text } from "../lib/matrix.ts";
 import { hide_tip, show_tip } from "../lib/tip.tsx";
 import type { State } from "../state.ts";
@@ -64,16 +64,19 @@ export function Strip(props: { state: State; place: Place | null }): Node {
     return { ...strip_layout(timeline.modules, 6), byPhase, phases, timeline };
   });
   const rowHeight = (levels: number) => levels * (kBand + 1) + kLeaf;
-  const kLabel = 76;
+  // Values that are in no module have no phases, and need no room for their names.
+  const hasModules = () => state.session.peek()?.has_modules !== false;
+  const label = () => hasModules() ? 76 : 0;
   let canvas: HTMLCanvasElement | null = null;
-  const find = (x: number, y: number) => {
+  const find = (event: PointerEvent | MouseEvent) => {
+    const [x, y] = [event.offsetX / text_scale(), event.offsetY / text_scale()];
     const now = plan.peek();
     if (!now || !canvas) return null;
     const height = rowHeight(now.levels);
     const row = Math.floor(y / (height + 6));
     const phase = now.phases[row];
-    if (phase === undefined || x < kLabel) return null;
-    const leaf = (x - kLabel) / (canvas.clientWidth - kLabel) * now.leaves;
+    if (phase === undefined || x < label()) return null;
+    const leaf = (x - label()) / (canvas.clientWidth / text_scale() - label()) * now.leaves;
     const inside = y - row * (height + 6);
     const level = inside >= now.levels * (kBand + 1) ? Infinity : Math.floor(inside / (kBand + 1));
     let found: StripCell | null = null;
@@ -113,7 +116,7 @@ export function Strip(props: { state: State; place: Place | null }): Node {
         style={{
           height: () => {
             const now = plan();
-            return `${now ? now.phases.length * (rowHeight(now.levels) + 6) + 16 : 84}px`;
+            return `${(now ? now.phases.length * (rowHeight(now.levels) + 6) + 16 : 84) / 13}rem`;
           },
         }}
       >
@@ -125,7 +128,7 @@ export function Strip(props: { state: State; place: Place | null }): Node {
           draw={(g, width) => {
             const now = plan.peek();
             if (!now) return;
-            draw_strip(g, width, now, paints(state.theme.peek()), kLabel, rowHeight(now.levels), place);
+            draw_strip(g, width, now, paints(state.theme.peek()), label(), rowHeight(now.levels), place);
           }}
         />
       </div>
@@ -148,7 +151,7 @@ export function Strip(props: { state: State; place: Place | null }): Node {
       g.fillStyle = p.muted;
       g.font = `11px ${p.font}`;
       g.textBaseline = "middle";
-      g.fillText(kPhaseWords[phase]!, 0, top + height - kLeaf / 2);
+      if (hasModules()) g.fillText(kPhaseWords[phase]!, 0, top + height - kLeaf / 2);
       for (const cell of now.cells) {
         const i = now.byPhase[phase]![cell.module]!;
         const y = cell.isLeaf ? top + now.levels * (kBand + 1) : top + cell.level * (kBand + 1);
@@ -195,7 +198,7 @@ export function Strip(props: { state: State; place: Place | null }): Node {
     }
     if (!canvas) return;
     canvas.onpointermove = (event) => {
-      const hit = find(event.offsetX, event.offsetY);
+      const hit = find(event);
       canvas!.classList.toggle("pointing", hit !== null && hit.cell >= 0);
       if (!hit) return hide_tip();
       show_tip(
@@ -211,7 +214,7 @@ export function Strip(props: { state: State; place: Place | null }): Node {
     };
     canvas.onpointerleave = () => hide_tip();
     canvas.onclick = (event) => {
-      const hit = find(event.offsetX, event.offsetY);
+      const hit = find(event);
       if (hit && hit.cell >= 0) open_cell(state, hit.timeline, hit.cell);
     };
   }
