@@ -4,26 +4,22 @@ A `Tab` is one page: what it asked for, and everything that went wrong in it, is
 the page and of the console, breaches of the Content-Security-Policy (which is in force in every test), and requests to
 anywhere but the server. What a canvas shows as text is read by listening to `fillText`, its colours by reading pixels.
 
-A test module imports the fixtures `browser` and `show`. The browser lives as long as a module's tests: while it
-does, its event loop runs in this thread, which other modules may not like.
+The fixtures `browser` and `show` are in conftest.py. The browser lives as long as a module's tests: while it does, its
+event loop runs in this thread, which other modules may not like.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-import subprocess
 import sys
 import time
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 import pytest
-from hand_written_run import tenscope_program
-
-NO_BROWSER = {"SSH_CONNECTION": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "BROWSER": "", "WSL_DISTRO_NAME": ""}
+from viewer_client import start_view
 
 LISTEN = r"""(() => {
   addEventListener("securitypolicyviolation", (event) => {
@@ -48,16 +44,7 @@ class Served:
     """A running `tenscope view`."""
 
     def __init__(self, *words: object, cwd: object = None):
-        self.process = subprocess.Popen(
-            [tenscope_program(), "view", *map(str, words), "--no-open", "--json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=cwd,
-            env=os.environ | NO_BROWSER,
-        )
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()
+        self.process, line = start_view(*words, "--no-open", "--json", cwd=cwd)
         said = json.loads(line)
         assert "url" in said, said
         self.url = said["url"]

@@ -1,11 +1,9 @@
 """What the page of `tenscope view` shows at a glance: a picture of the tensor, numbers over steps, where a NaN is."""
 
-# ruff: noqa: F811  (fixtures are imported)
-
 import numpy as np
 import pytest
 import tenscope
-from browser_page import browser, serving, show  # noqa: F401
+from browser_page import serving
 
 STEPS, WORST = 5, (1, 7, 2)
 

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import stat
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,25 +16,16 @@ import numpy as np
 import pytest
 import tenscope
 from hand_written_run import tenscope as tenscope_cli
-from hand_written_run import tenscope_program
+from viewer_client import start_view
 
 ROOT = Path(__file__).resolve().parent.parent
-QUIET = {"SSH_CONNECTION": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "BROWSER": "", "WSL_DISTRO_NAME": ""}
 
 
 class Program:
     """A running `tenscope view`."""
 
     def __init__(self, *words, environment=None):
-        self.process = subprocess.Popen(
-            [tenscope_program(), "view", *map(str, words)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | QUIET | (environment or {}),
-        )
-        self.line = self.process.stdout.readline()
-        assert self.line, self.process.communicate()
+        self.process, self.line = start_view(*words, environment=environment)
         self.url = re.search(r"http://[^ \"]+", self.line).group()
         self.host, port, self.token = re.fullmatch(r"http://(.+):(\d+)/\?token=([0-9a-f]{32})", self.url).groups()
         self.port = int(port)
