@@ -80,7 +80,14 @@ function Working(props: { state: State }): Node {
         <h1 class="headline quiet">
           {() => state.hasTwo() ? "Comparing…" : "Looking for trouble…"}
         </h1>
-        <ProgressBar done={state.answer.progress} text={state.hasTwo() ? "Tensors compared" : "Tensors looked at"} />
+        <ProgressBar
+          done={state.answer.progress}
+          text={() => {
+            if (!state.hasTwo()) return "Tensors looked at";
+            // What is left is not counted in tensors, and takes its time in long runs.
+            return (state.answer.progress() ?? 0) < 0.99 ? "Tensors compared" : "Finding where they part";
+          }}
+        />
       </div>
       <div class="skeleton">
         {[38, 70, 52, 61, 45].map((width) => <div class="bone" style={{ width: `${width}%` }}></div>)}
