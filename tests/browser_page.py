@@ -4,28 +4,24 @@ A `Tab` is one page: what it asked for, and everything that went wrong in it, is
 the page and of the console, breaches of the Content-Security-Policy (which is in force in every test), and requests to
 anywhere but the server. What a canvas shows as text is read by listening to `fillText`, its colours by reading pixels.
 
-A test module imports the fixtures `browser` and `show`. The browser lives as long as a module's tests: while it
-does, its event loop runs in this thread, which other modules may not like.
+The fixtures `browser` and `show` are in conftest.py. The browser lives as long as a module's tests: while it does, its
+event loop runs in this thread, which other modules may not like.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-import subprocess
 import sys
 import time
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 import pytest
-from hand_written_run import tenscope_program
+from viewer_client import start_view
 
-NO_BROWSER = {"SSH_CONNECTION": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "BROWSER": "", "WSL_DISTRO_NAME": ""}
-
-LISTEN = """(() => {
+LISTEN = r"""(() => {
   addEventListener("securitypolicyviolation", (event) => {
     console.error(`policy violated: ${event.violatedDirective} by ${event.blockedURI || event.sourceFile}`);
   });
@@ -37,7 +33,8 @@ LISTEN = """(() => {
   };
   of.fillText = function (text, x, y, ...more) {
     const at = new DOMPoint(x, y).matrixTransform(this.getTransform());
-    (this.canvas.drawn ??= []).push([String(text), at.x / devicePixelRatio, at.y / devicePixelRatio]);
+    const size = parseFloat(this.font.match(/[\d.]+(?=px)/)) * this.getTransform().a / devicePixelRatio;
+    (this.canvas.drawn ??= []).push([String(text), at.x / devicePixelRatio, at.y / devicePixelRatio, size]);
     return fillText.apply(this, [text, x, y, ...more]);
   };
 })();"""
@@ -47,16 +44,7 @@ class Served:
     """A running `tenscope view`."""
 
     def __init__(self, *words: object, cwd: object = None):
-        self.process = subprocess.Popen(
-            [tenscope_program(), "view", *map(str, words), "--no-open", "--json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=cwd,
-            env=os.environ | NO_BROWSER,
-        )
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()
+        self.process, line = start_view(*words, "--no-open", "--json", cwd=cwd)
         said = json.loads(line)
         assert "url" in said, said
         self.url = said["url"]
@@ -188,7 +176,14 @@ class Tab:
 
     def drawn(self, selector: str) -> list[tuple[str, float, float]]:
         """What a canvas shows as text, and where on it."""
-        return [tuple(each) for each in self.page.evaluate("(s) => document.querySelector(s)?.drawn ?? []", selector)]
+        return [(text, x, y) for text, x, y, _ in self._drawn(selector)]
+
+    def text_sizes(self, selector: str) -> list[float]:
+        """How large the texts on a canvas are, in CSS pixels."""
+        return [size for *_, size in self._drawn(selector)]
+
+    def _drawn(self, selector: str) -> list[list[Any]]:
+        return self.page.evaluate("(s) => document.querySelector(s)?.drawn ?? []", selector)
 
     def words(self, selector: str) -> list[str]:
         return [text for text, _, _ in self.drawn(selector)]

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 import pytest
+from browser_page import browser, show  # noqa: F401  fixtures
 from hypothesis import settings
 from s3_server import SECRET, S3Server
 
@@ -32,7 +33,9 @@ ONE_PYTHON_IS_ENOUGH = {
     "layouts_torch", "many_ranks", "object_store", "pipeline_check", "precision", "push", "python_rooms", "rooms",
     "rows", "rows_engine", "rows_truth", "rundiff", "rundiff_rewrites", "rundiff_truth", "rundiff_wild", "shards",
     "sketch", "stubs", "tensorboard", "upgrades_bench", "view_answers", "view_files", "view_hostile", "view_live",
-    "view_page", "view_page_odd", "view_page_tensor", "view_runs", "view_server", "web", "words",
+    "view_measures",
+    "view_page", "view_page_odd", "view_page_tensor", "view_page_views", "view_requests", "view_runs", "view_server",
+    "view_subjects", "web", "words",
 }  # fmt: skip
 
 

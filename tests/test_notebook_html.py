@@ -12,7 +12,6 @@ pytest.importorskip("nbconvert")
 pytest.importorskip("torch")
 
 import tenscope  # noqa: E402
-from browser_page import browser  # noqa: E402, F401  a fixture
 
 EVIL = '<b class=\\"evil\\" onclick=\\"pwned=1\\">x</b><script>pwned=1</script>\\x1b[31m'
 
@@ -127,7 +126,7 @@ def shown(outputs, kind="text/html"):
 
 
 @pytest.fixture(scope="module", params=["light", "dark"])
-def page(request, notebook, browser):  # noqa: F811
+def page(request, notebook, browser):
     """The notebook as a page of that theme, 1000 pixels wide."""
     from nbconvert import HTMLExporter
 

@@ -1,11 +1,9 @@
 """What the page of `tenscope view` shows at a glance: a picture of the tensor, numbers over steps, where a NaN is."""
 
-# ruff: noqa: F811  (fixtures are imported)
-
 import numpy as np
 import pytest
 import tenscope
-from browser_page import browser, serving, show  # noqa: F401
+from browser_page import serving
 
 STEPS, WORST = 5, (1, 7, 2)
 
@@ -30,6 +28,8 @@ def record(folder, name, is_wrong=False, is_sick=False):
             run.record("net", kind="exit", **about)
             run.record("rate", 0.5 / (step + 1), step=step)
             run.record("loss", float(np.nan_to_num(y).mean()), step=step)
+            if is_sick:
+                run.record("gone", np.full(3, np.nan if step >= 3 else 1.0), step=step)
     return folder / name
 
 
@@ -65,6 +65,15 @@ def test_the_answer_has_a_picture_that_leads_to_the_worst_element(show, folder):
         tab.until_text(".tv-where", "[1, 7, 2]")
         tab.page.go_back()
         tab.until_at("answer")
+        # The key opens the same slice, and who is in one without a difference is led to it.
+        tab.until_text(".glance-text", "[1,:,:]")
+        tab.press("Enter")
+        tab.until_at("tensor", name="net.output", step=0, slice="1,:,:", at=None)
+        tab.go("tensor", name="net.output", step=0, slice="0,1:8,:")
+        tab.until_text("[data-of=diff] .tv-range", "no difference in this slice")
+        assert tab.one("[data-of=a] .tv-pane-foot .link").count() == 0
+        tab.one("[data-of=diff] .tv-pane-foot .link").click()
+        tab.until_at("tensor", at=",".join(map(str, WORST)))
 
 
 def test_a_picture_shows_the_nan_and_a_run_its_numbers(show, folder):
@@ -111,6 +120,114 @@ def test_wide_cells_of_the_timeline_have_their_numbers(show, folder):
         for step, size in enumerate(sizes):
             told = [text for text, x, y in drawn if abs(x - heads[str(step)]) < 2 and abs(y - row) < 2]
             assert len(told) == 1 and float(told[0]) == pytest.approx(size, rel=0.06)
+
+
+def test_what_has_no_finite_value_has_no_size(show, folder):
+    with serving(folder / "sick") as served:
+        tab = show(served, "timeline")
+        drawn = tab.until(lambda: tab.drawn(".matrix canvas"), lambda found: any(text == "gone" for text, *_ in found))
+        heads = {round(x): int(text) for text, x, y in drawn if y < 26 and text.isdigit()}
+        row = next(y for text, _, y in drawn if text == "gone")
+        told = {heads[round(x + 0.5)]: text for text, x, y in drawn if abs(y - row) < 2 and round(x + 0.5) in heads}
+        assert told == {0: "1", 1: "1", 2: "1"}
+        cells = tab.ask("timeline")["cells"]
+        (module,) = {cells["module"][i] for i in range(len(cells["bad"])) if cells["bad"][i] == 3}
+        sizes = [size for size, of in zip(cells["size"], cells["module"], strict=True) if of == module]
+        assert sizes == [1, 1, 1, "nan", "nan"]
+
+
+def test_cells_beside_each_other_have_no_stripes_between_them(show, tmp_path):
+    with tenscope.Run(tmp_path, name="long", metadata=False) as run:
+        for step in range(301):
+            run.record("x", 1.0, step=step)
+    with serving(tmp_path / "long") as served:
+        tab = show(served, "timeline")
+        drawn = tab.until(lambda: tab.drawn(".matrix canvas"), lambda found: any(text == "x" for text, *_ in found))
+        row = next(y for text, _, y in drawn if text == "x")
+        colors = tab.page.evaluate(
+            """(y) => {
+              const canvas = document.querySelector(".matrix canvas"), g = canvas.getContext("2d");
+              const data = new Uint32Array(g.getImageData(300, y, canvas.width - 330, 1).data.buffer);
+              return [...new Set(data)].length;
+            }""",
+            row,
+        )
+        assert colors == 1
+
+
+def test_canvases_grow_with_the_type_of_a_large_screen(show, folder):
+    screens = [{"width": 1280, "height": 720}, {"width": 3840, "height": 2160}]
+    canvases = {
+        "answer": [".strip canvas"],
+        "timeline": [".matrix canvas"],
+        "calls": [".icicle canvas"],
+        "tensor": ["[data-of=diff] canvas", "[data-of=diff] .tv-bar", "[data-section=histogram] canvas"],
+    }
+    with serving(folder / "good", folder / "bad") as served:
+        small, large = (show(served, options={"viewport": screen}) for screen in screens)
+        for view, selectors in canvases.items():
+            for tab in (small, large):
+                tab.go(view, **({"name": "net.output", "step": 0} if view == "tensor" else {}))
+            for selector in selectors:
+                # In larger panes some texts have room that have none in smaller ones.
+                of_small, of_large = (
+                    min(tab.until(lambda tab=tab, of=selector: tab.text_sizes(of))) for tab in (small, large)
+                )
+                assert of_small >= 10 and of_large == pytest.approx(of_small * 17 / 13, rel=1e-4), view
+        # What is drawn larger is found where it is seen.
+        large.go("timeline")
+        drawn = large.until(lambda: large.drawn(".matrix canvas"))
+        x = next(x for text, x, y in drawn if text == "3" and y < 40)
+        y = next(y for text, _, y in drawn if text == "net")
+        box = large.one(".matrix canvas").first.bounding_box()
+        large.page.mouse.move(box["x"] + x, box["y"] + y)
+        large.until_text(".tip", "step\n3")
+        large.page.mouse.click(box["x"] + x, box["y"] + y)
+        large.until_at("tensor", name="net.output", step=3)
+        large.go("answer")
+        large.until(lambda: large.words(".strip canvas"))
+        box = large.one(".strip canvas").bounding_box()
+        large.page.mouse.click(box["x"] + box["width"] / 3, box["y"] + 20)
+        large.until_at("tensor", name="net.output", step=0)
+        large.go("calls", step=2)
+        _, x, y = large.until(
+            lambda: [each for each in large.drawn(".icicle canvas") if each[0].startswith("net")], lambda seen: seen
+        )[0]
+        box = large.one(".icicle canvas").bounding_box()
+        large.page.mouse.move(box["x"] + x, box["y"] + y)
+        large.until_text(".tip", "net")
+        # The numbers of rows and columns that are seen in part are there, too.
+        small.go("tensor", name="net.output", step=0, slice="0,:,:", zoom="0.3:3.4,0.2:2.6", panes="a")
+        small.until(lambda: {"0", "1", "2", "3"} <= set(small.words("[data-of=a] canvas")))
+
+
+def test_states_say_what_is_missing_and_what_to_do(show, folder, tmp_path):
+    with tenscope.Run(tmp_path, name="empty", metadata=False):
+        pass
+    with serving(tmp_path / "empty") as served:
+        tab = show(served)
+        tab.until_text(".state-box", "Nothing was recorded")
+        assert "tenscope.trace(model)" in tab.text(".state-box") and "partner" not in tab.text("main.view")
+        assert tab.one(".strip").count() == 0
+    with pytest.raises(RuntimeError), tenscope.Run(tmp_path, name="failed", metadata=False) as run:
+        run.record("x", np.arange(4.0))
+        raise RuntimeError("out of memory")
+    with serving(tmp_path / "failed") as served:
+        tab = show(served)
+        tab.until_text(".headline", "The values look healthy, but the program failed")
+        assert "RuntimeError: out of memory" in tab.text(".answer-main")
+        # Values in no module are in no phase.
+        assert tab.until(lambda: tab.words(".strip canvas")) == ["x"]
+    with serving(folder / "good") as served:
+        tab = show(served, "tensor", name="net.output", step=1)
+        tab.until_text(".tv-title h1", "net.output")
+        tab.allowed.append("404")
+        # The picture of another tensor would be taken for the one that was asked for.
+        tab.go("tensor", name="nobody", step=1)
+        tab.until_text(".failure", "nobody")
+        assert tab.one(".tv-pane").count() == 0
+        tab.one(".failure a").click()
+        tab.until_at("table")
 
 
 def test_a_healthy_run_says_where_to_go_on(show, folder):

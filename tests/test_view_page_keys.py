@@ -1,12 +1,10 @@
 """Every key of the page of `tenscope view` does what `?` says of it, and every link leads somewhere."""
 
-# ruff: noqa: F811  (fixtures are imported)
-
 import numpy as np
 import pytest
 import tenscope
-from browser_page import browser, serving, show  # noqa: F401
-from test_view_page import record_watched
+from browser_page import serving
+from recorded_network import record_watched
 
 STEPS = 4
 
@@ -105,9 +103,7 @@ def test_the_answer(show, served):
     tab.page.go_back()
     tab.until_at("answer")
     agreed = tab.ask("answer")["places"][0]["last_agreeing"]
-    tried |= press_all(
-        tab, [("the last tensor that agreed", "o", {"view": "tensor", "event": str(agreed["event_a"])})]
-    )
+    tried |= press_all(tab, [("the last tensor that agreed", "o", {"view": "tensor", "event": str(agreed["event_a"])})])
     tab.page.go_back()
     tab.until_at("answer")
     assert meanings(tab, "This view") == tried

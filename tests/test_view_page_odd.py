@@ -1,7 +1,5 @@
 """The page of `tenscope view` in a real browser: hostile recordings, very many names, live runs, exported pages."""
 
-# ruff: noqa: F811  (fixtures are imported)
-
 import html
 import os
 import re
@@ -14,7 +12,7 @@ import time
 import numpy as np
 import pytest
 import tenscope
-from browser_page import LISTEN, browser, serving, show  # noqa: F401
+from browser_page import LISTEN, serving
 from hand_written_run import tenscope as tenscope_cli
 
 BREAKS_OUT = "__pwned=1"
@@ -100,8 +98,8 @@ def test_hostile_names_are_text(show, hostile):
             tab.go("tensor", name=name, step=1)
             title = "document.querySelector('.tv-title h1')?.textContent"
             tab.until(lambda name=name, title=title: tab.page.evaluate(title) == name)
-            tab.until(lambda: tab.one(".tv-pane").count() == 3)
             assert tab.overflow() <= 0, name
+        tab.until(lambda: tab.one(".tv-pane").count() == 3)
         assert_nothing_ran(tab)
         # The palette, values that are text, and the address of a name with everything in it.
         tab.find_from_palette("onerror output")
@@ -263,6 +261,9 @@ def test_a_recording_is_followed_and_outlived(show, child):
         assert tab.one(".toast").count() == 0
         bad = child.step("nan")
         tab.until_text(".toast.bad", f"NaN or Inf in net.output, step {bad}")
+        # It counts once, however often the server tells of it.
+        tab.until_text(".live .num", f"step {child.step()}")
+        assert tab.text(".toast.bad span") == f"NaN or Inf in net.output, step {bad}"
         tab.one(".toast .link").click()
         tab.until_at("tensor", name="net.output", step=bad)
         tab.until_text(".tv-title h1", "net.output")
@@ -271,10 +272,12 @@ def test_a_recording_is_followed_and_outlived(show, child):
         # While it is paused nothing is asked.
         tab.one(".live").click()
         tab.until_text(".live", "Paused")
-        tab.page.wait_for_timeout(700)  # What was asked for the tensor has come.
-        asked = len(tab.requests)
+        asked = -1
+        while asked != len(tab.requests):  # What was asked for the tensor comes.
+            asked = len(tab.requests)
+            tab.page.wait_for_timeout(250)
         later = child.step()
-        tab.page.wait_for_timeout(1300)
+        tab.page.wait_for_timeout(800)  # It would have asked by now.
         assert tab.requests[asked:] == []
         assert f"step {later}" not in tab.text(".live")
         tab.one(".live").click()

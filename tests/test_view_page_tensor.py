@@ -1,13 +1,11 @@
 """One tensor on the page of `tenscope view`, in a real browser: numpy is the judge of what is shown."""
 
-# ruff: noqa: F811  (fixtures are imported)
-
 import re
 
 import numpy as np
 import pytest
 import tenscope
-from browser_page import browser, serving, show  # noqa: F401
+from browser_page import serving
 
 NAN, POS_INF, NEG_INF = (255, 0, 200), (255, 140, 0), (0, 220, 255)
 STEPS = 3
@@ -267,19 +265,19 @@ def test_jumps(show, served, tensors):
     def lands(key, index, said=None):
         tab.press(key)
         tab.until_text(".tv-where", index_text(index))
-        tab.until_at("tensor", at=",".join(map(str, index)))
         if said:
             tab.until_text(".tv-found", said)
 
-    lands("w", np.unravel_index(np.abs(b - a).argmax(), a.shape), "the largest")
+    worst = np.unravel_index(np.abs(b - a).argmax(), a.shape)
+    lands("w", worst, "the largest")
+    tab.until_at("tensor", at=",".join(map(str, worst)))
     lands("l", np.unravel_index(np.abs(a).argmax(), a.shape))
     tab.press("Escape")
     tab.until_at("tensor", at=None)
     differing = [tuple(index) for index in np.argwhere(a != b)]
     for index in [*differing, differing[0]]:
         lands("d", index, f"{len(differing)} elements")
-        if index[0] > 0:
-            tab.until_at("tensor", slice=f"{index[0]},:,:")
+        assert tab.one("input[aria-label='slice, as --slice takes it']").input_value() == f"{index[0]},:,:"
     lands("Shift+D", differing[-1])
     lands("Shift+D", differing[-2])
     # Beyond a tolerance that is chosen: the marks, the count, the jumps.
@@ -306,8 +304,8 @@ def test_every_nan_and_infinity_in_turn(show, served, tensors):
     for index in [*places, places[0]]:
         tab.press("n")
         tab.until_text(".tv-where", index_text(index))
-        tab.until(lambda: tab.parameters.get("at"), lambda at, index=index: at == ",".join(map(str, index)))
     tab.until_text(".tv-found", f"{len(places)} elements")
+    tab.until_at("tensor", at=",".join(map(str, places[0])))
     tab.press("Shift+N")
     tab.until_text(".tv-where", index_text(places[-1]))
     # Each has a colour of its own, and no other cell has it.

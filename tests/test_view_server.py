@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import stat
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,25 +16,16 @@ import numpy as np
 import pytest
 import tenscope
 from hand_written_run import tenscope as tenscope_cli
-from hand_written_run import tenscope_program
+from viewer_client import start_view
 
 ROOT = Path(__file__).resolve().parent.parent
-QUIET = {"SSH_CONNECTION": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "BROWSER": "", "WSL_DISTRO_NAME": ""}
 
 
 class Program:
     """A running `tenscope view`."""
 
     def __init__(self, *words, environment=None):
-        self.process = subprocess.Popen(
-            [tenscope_program(), "view", *map(str, words)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | QUIET | (environment or {}),
-        )
-        self.line = self.process.stdout.readline()
-        assert self.line, self.process.communicate()
+        self.process, self.line = start_view(*words, environment=environment)
         self.url = re.search(r"http://[^ \"]+", self.line).group()
         self.host, port, self.token = re.fullmatch(r"http://(.+):(\d+)/\?token=([0-9a-f]{32})", self.url).groups()
         self.port = int(port)
@@ -116,13 +106,20 @@ def test_one_json_line_says_where_it_is(shared):
 
 
 @pytest.mark.parametrize(
-    "target", ["/", "/viewer.js", "/viewer.css", "/favicon.ico", "/api/session", "/api/tile?event=0", "/nothing"]
+    "target",
+    ["/", "/viewer.js", "/viewer.css", "/favicon.ico", "/api/session", "/api/tile?event=0", "/api/live", "/nothing"],
 )
 def test_nothing_is_served_without_the_cookie(shared, target):
     for headers in ({}, {"Cookie": "a=b"}, {"Cookie": f"tenscope_{shared.port}={shared.token}"}):
         status, _, body = shared.ask(target, headers=headers)
         assert status == 403 and b"tenscope view printed" in body
         assert target.startswith("/api/") is (body[:1] == b"{")
+
+
+def test_there_is_no_socket_beside_the_requests(shared):
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x"}
+    assert shared.ask("/api/live?revision=0", headers=upgrade)[0] == 403
+    assert shared.ask("/api/live?revision=0", headers=upgrade | shared.cookie())[0] == 200
 
 
 def test_a_wrong_token_is_refused(shared):

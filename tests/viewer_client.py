@@ -20,6 +20,21 @@ from hand_written_run import tenscope_program
 NO_BROWSER = {"SSH_CONNECTION": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "BROWSER": "", "WSL_DISTRO_NAME": ""}
 
 
+def start_view(*words: object, environment: dict[str, str] | None = None, **options: Any) -> tuple[Any, str]:
+    """Starts `tenscope view`, where there is no browser and nobody comes by SSH: the process and its first line."""
+    process = subprocess.Popen(
+        [tenscope_program(), "view", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | NO_BROWSER | (environment or {}),
+        text=True,
+        **options,
+    )
+    line = process.stdout.readline()
+    assert line, process.communicate()
+    return process, line
+
+
 class RefusedError(Exception):
     """An answer with another status than 200: its status and the sentence."""
 
@@ -61,15 +76,7 @@ class Viewer:
     """A running `tenscope view`. Parameters are keywords: `viewer.json("find", event=3, what="nan")`."""
 
     def __init__(self, *paths: object):
-        self.process = subprocess.Popen(
-            [tenscope_program(), "view", *map(str, paths), "--no-open", "--json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | NO_BROWSER,
-        )
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(self.process.communicate()[1].decode())
+        self.process, line = start_view(*paths, "--no-open", "--json")
         said = json.loads(line)
         assert "error" not in said, said["error"]
         self.port = said["port"]
@@ -86,8 +93,8 @@ class Viewer:
         self.process.kill()
         _, said = self.process.communicate()
         if kind is None:
-            assert code is None, f"the viewer has ended by itself, with {code}: {said.decode()}"
-            assert said == b"", said.decode()
+            assert code is None, f"the viewer has ended by itself, with {code}: {said}"
+            assert said == "", said
 
     def _exchange(self, target: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
         """On the thread's own connection, and on a new one where the server has closed it."""

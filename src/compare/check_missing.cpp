@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "compare/not_seen.hpp"
+#include "core/printable.hpp"
 #include "store/writer_groups.hpp"
 
 namespace tenscope::compare {
@@ -65,7 +67,8 @@ void find_missing(const Reader& reader, CheckReport& report) {
   std::set<std::string> unseen;
   for (const EventId id : reader.find({.name = std::string(kNotSeenNote), .kind = EventKind::Note})) {
     const Event event = reader.event(id);
-    unseen.insert(fmt::format("not seen: {}{}{}", event.scope, event.scope.empty() ? "" : " ", event.meta));
+    unseen.insert(fmt::format("not seen{}: {}", event.scope.empty() ? "" : " in " + printable(event.scope),
+                              not_seen_in_words(event.meta)));
   }
   constexpr std::size_t kMost = 5;
   std::size_t said = 0;

@@ -493,6 +493,22 @@ TEST_F(Check, CountsWhatItLookedAt) {
   EXPECT_FALSE(report({.only = {"no-gradient"}}).has_looked());
 }
 
+TEST_F(Check, WhatWasNotSeenIsSaidInWords) {
+  {
+    Recording recording(folder());
+    recording.call("log", kSound, kSound);
+    recording.run().record({.kind = EventKind::Note,
+                            .name = kNotSeenNote,
+                            .meta = R"({"reason": "never called", "modules": ["", "a", "b.c", "d", "e"]})"},
+                           EventValue());
+    recording.run().record(
+        {.kind = EventKind::Note, .name = kNotSeenNote, .scope = "log", .meta = R"({"reason": "compiled"})"},
+        EventValue());
+  }
+  EXPECT_EQ(report().notes, (std::vector<std::string>{"not seen in log: compiled",
+                                                      "not seen: never called (the model, a, b.c, 2 more)"}));
+}
+
 TEST(CheckMissing, ARunThatWasNotClosedIsNotCalledHealthy) {
   store::RunFixture run;
   run.add_tensor<float>("x", 0, {1, 2, 3});

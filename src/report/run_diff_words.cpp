@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "compare/missing_parts.hpp"
+#include "compare/not_seen.hpp"
 #include "core/printable.hpp"
 #include "report/run_diff.hpp"
 #include "report/values.hpp"
@@ -50,26 +50,6 @@ std::string ratio_in_words(const DiffMetrics& metrics) {
   if (a == 0 || !std::isfinite(a) || !std::isfinite(b)) return {};
   const std::string ratio = fmt::format("{:.6g}", b / a);
   return ratio == "1" ? std::string() : fmt::format(": b = {} a", ratio);
-}
-
-// What a run says of something that it could not see: {"reason": ..., "modules": [...]}.
-std::string not_seen_in_words(const std::string& meta) {
-  constexpr std::size_t kListed = 3;
-  simdjson::dom::parser parser;
-  simdjson::dom::element document;
-  if (parser.parse(meta).get(document) != simdjson::SUCCESS) return meta;
-  std::string_view reason;
-  if (document["reason"].get(reason) != simdjson::SUCCESS) return meta;
-  simdjson::dom::array modules;
-  if (document["modules"].get(modules) != simdjson::SUCCESS) return std::string(reason);
-  std::vector<std::string> names;
-  std::size_t count = 0;
-  for (const auto module : modules) {
-    std::string_view name;
-    if (count++ < kListed && module.get(name) == simdjson::SUCCESS) names.push_back(module_in_words(std::string(name)));
-  }
-  if (count > kListed) names.push_back(fmt::format("{} more", count - kListed));
-  return fmt::format("{} ({})", reason, fmt::join(names, ", "));
 }
 
 std::string end_in_words(const DiffOrigin& origin) {
@@ -425,7 +405,7 @@ std::string note_in_words(const DiffNote& note) {
           note.count > static_cast<std::size_t>(std::count(note.a.begin(), note.a.end(), ',') + 1) ? ", ..." : "");
     case DiffNote::Kind::NotSeen:
       return fmt::format("{} run: not seen{}: {}", run, note.subject.empty() ? "" : " in " + note.subject,
-                         not_seen_in_words(note.a));
+                         compare::not_seen_in_words(note.a));
     case DiffNote::Kind::Lost:
       return fmt::format("{} run: {}", run, note.a);
     case DiffNote::Kind::NotClosed:

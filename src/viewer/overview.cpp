@@ -49,7 +49,7 @@ struct Worst {
 
 struct Cell {
   Worst given, received;
-  double size = 0;
+  double size = std::numeric_limits<double>::quiet_NaN();  // of the largest finite value, NaN where there is none
   std::uint64_t bad = 0;
 
   bool has_given() const { return given.event.has_value(); }
@@ -138,7 +138,7 @@ class CellTable {
         continue;
       }
       cell.given.add(pair.verdict, pair.error, id, side);
-      if (std::abs(row.size) > cell.size) cell.size = std::abs(row.size);
+      if (std::isfinite(row.size)) cell.size = std::fmax(cell.size, std::abs(row.size));
       cell.bad += row.bad;
     }
   }
@@ -203,7 +203,7 @@ class CellTable {
       Cell& into = grouped[{module, step / 2, way}];
       if (cell.given.event) into.given.add(cell.given);
       if (cell.received.event) into.received.add(cell.received);
-      into.size = std::max(into.size, cell.size);
+      into.size = std::fmax(into.size, cell.size);
       into.bad += cell.bad;
     }
     cells_ = std::move(grouped);

@@ -2,6 +2,7 @@
 
 import { clear, h } from "./lib/jsx.ts";
 import { computed, effect, onEnd, scope, signal, untrack } from "./lib/signals.ts";
+import { key_name } from "./keys.ts";
 import { FuzzyIndex, match_places } from "./lib/fuzzy.ts";
 import { Marked } from "./parts.tsx";
 import type { State } from "./state.ts";
@@ -196,6 +197,8 @@ export function open_help(state: State): void {
           event.preventDefault();
           close();
         }
+        // Whoever has found the key that opens the search may press it here.
+        if (key_name(event) === "Ctrl+K") return close();
         event.stopPropagation();
       }}
     >

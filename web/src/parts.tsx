@@ -64,7 +64,7 @@ export function Caret(props: { state: State; of: string }): Node {
   );
 }
 
-export function ProgressBar(props: { done: Read<number | null>; text: string }): Node {
+export function ProgressBar(props: { done: Read<number | null>; text: string | (() => string) }): Node {
   return (
     <div class="progress" role="progressbar" aria-label={props.text}>
       <div class="progress-text">

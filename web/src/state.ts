@@ -78,6 +78,8 @@ export class State implements App {
   #badCount = 0;
   #lastBad = 0;
   #firstBad: Live["bad"][number] | null = null;
+  /** Those of the answer before: the latest are told again and again. */
+  #toldBad: ReadonlySet<string> = new Set();
 
   constructor(source: Source, router: Router, theme: Signal<"light" | "dark">) {
     this.#own = source;
@@ -227,6 +229,7 @@ export class State implements App {
       this.sessionError.set(null);
       this.live.set(null);
     });
+    this.#toldBad = new Set();
     try {
       for (let isReady = false; !isReady;) {
         const session = await this.source.json<Session>("/api/session");
@@ -247,12 +250,16 @@ export class State implements App {
   #tell_bad(live: Live): void {
     const now = Date.now();
     if (live.bad.length === 0) return;
-    const first = live.bad.reduce((a, b) => b.step < a.step || (b.step === a.step && b.event < a.event) ? b : a);
+    const key_of = (bad: Live["bad"][number]) => `${bad.side} ${bad.event}`;
+    const fresh = live.bad.filter((bad) => !this.#toldBad.has(key_of(bad)));
+    this.#toldBad = new Set(live.bad.map(key_of));
+    if (fresh.length === 0) return;
+    const first = fresh.reduce((a, b) => b.step < a.step || (b.step === a.step && b.event < a.event) ? b : a);
     if (now - this.#lastBad > kQuietMs) this.#badCount = 0;
     this.#lastBad = now;
     if (this.#badCount === 0) this.#firstBad = first;
     const isShown = this.#badCount === 0 || this.toasts.peek().some((toast) => toast.id === this.#badToast);
-    this.#badCount += live.bad.length;
+    this.#badCount += fresh.length;
     if (!isShown || !this.#firstBad) return;
     const { name, step, side, event } = this.#firstBad;
     const more = this.#badCount > 1 ? `, and ${this.#badCount - 1} more` : "";
@@ -263,7 +270,7 @@ export class State implements App {
       link: { view: "tensor", side, event, name, step, rank: null, call: null },
       linkText: "Look at it",
     };
-    if (this.#badCount === live.bad.length) {
+    if (this.#badCount === fresh.length) {
       toast.id = this.#badToast = ++this.#toast;
       setTimeout(() => this.dismiss(toast.id), 20_000);
     }

@@ -3,7 +3,7 @@ import { scroll_for, visible_range } from "../src/lib/virtual.tsx";
 import { build_matrix, nest, step_place, step_text } from "../src/lib/matrix.ts";
 import { ago_text, bytes_text, number_text, seconds_text, shape_text } from "../src/lib/text.ts";
 import { key_name } from "../src/keys.ts";
-import { strip_layout } from "../src/views/answer.tsx";
+import { strip_layout } from "../src/views/strip.tsx";
 import { table_order } from "../src/views/table.tsx";
 import { given_by } from "../src/views/calls.tsx";
 import { key_ranges } from "../src/palette.tsx";

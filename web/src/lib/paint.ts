@@ -57,6 +57,18 @@ export function paints(theme: Theme): Paints {
   return made;
 }
 
+// The page's own type grows on very large screens; canvases grow with it.
+let seenWidth = -1, scale = 1;
+
+/** How much larger type is than on a common screen. What draws in units of this many CSS pixels draws as if there were no other. */
+export function text_scale(): number {
+  if (seenWidth !== innerWidth) {
+    seenWidth = innerWidth;
+    scale = (parseFloat(getComputedStyle(document.documentElement).fontSize) || 13) / 13;
+  }
+  return scale;
+}
+
 export function heat(theme: Theme, t: number): string {
   return css_at(theme === "dark" ? kHeatDark : kHeat, t);
 }

@@ -1,6 +1,7 @@
 // Lists and canvases of which only the part that is seen is made.
 
 import { append, type Child, h } from "./jsx.ts";
+import { text_scale } from "./paint.ts";
 import { effect, onEnd, type Read, scope, signal, untrack } from "./signals.ts";
 
 export interface Range {
@@ -103,7 +104,7 @@ export function VirtualList(props: VirtualListProps): Node {
 }
 
 export interface CanvasProps {
-  /** Draws in CSS pixels; called in the next frame after a change of size or of what `follow` reads. */
+  /** Draws in CSS pixels times `text_scale`; called in the next frame after a change of size or of what `follow` reads. */
   draw: (g: CanvasRenderingContext2D, width: number, height: number) => void;
   follow: () => unknown;
   class?: string;
@@ -138,9 +139,10 @@ export function Canvas(props: CanvasProps): Node {
       }
       const g = canvas.getContext("2d");
       if (!g) return;
-      g.setTransform(ratio, 0, 0, ratio, 0, 0);
-      g.clearRect(0, 0, width, height);
-      props.draw(g, width, height);
+      const scale = text_scale();
+      g.setTransform(ratio * scale, 0, 0, ratio * scale, 0, 0);
+      g.clearRect(0, 0, width / scale, height / scale);
+      props.draw(g, width / scale, height / scale);
     });
     return () => cancelAnimationFrame(frame);
   });

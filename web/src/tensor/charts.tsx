@@ -4,7 +4,8 @@ import { h } from "../lib/jsx.ts";
 import { effect, onEnd, type Read, signal } from "../lib/signals.ts";
 import type { Histogram, Histograms } from "../types.ts";
 import { format_count, format_number } from "./format.ts";
-import { fit_canvas, small_font } from "./heat.tsx";
+import { text_scale } from "../lib/paint.ts";
+import { fit_canvas, kSmallFont } from "./draw.ts";
 import { nice_step } from "./scale.ts";
 
 export interface ChartInks {
@@ -60,40 +61,38 @@ interface ChartProps {
 export function Chart(props: ChartProps): Node {
   const width = signal(0);
   const pointer = signal<Pointer | null>(null);
+  const place = (event: MouseEvent): Pointer => {
+    const box = canvas.getBoundingClientRect();
+    return { x: (event.clientX - box.left) / text_scale(), y: (event.clientY - box.top) / text_scale() };
+  };
   const canvas = (
     <canvas
       class={props.click ? "tv-chart tv-clickable" : "tv-chart"}
       role="img"
       aria-label={props.label}
-      style={{ height: `${props.height}px` }}
-      onPointerMove={(event) => {
-        const box = canvas.getBoundingClientRect();
-        pointer.set({ x: event.clientX - box.left, y: event.clientY - box.top });
-      }}
+      style={{ height: `${props.height / 13}rem` }}
+      onPointerMove={(event) => pointer.set(place(event))}
       onPointerLeave={() => pointer.set(null)}
-      onClick={(event) => {
-        const box = canvas.getBoundingClientRect();
-        props.click?.({ x: event.clientX - box.left, y: event.clientY - box.top }, width.peek(), props.height);
-      }}
+      onClick={(event) => props.click?.(place(event), width.peek(), props.height)}
     >
     </canvas>
   ) as HTMLCanvasElement;
   const tip = <output class="tv-tip"></output> as HTMLElement;
-  const watch = new ResizeObserver(() => width.set(canvas.clientWidth));
+  const watch = new ResizeObserver(() => width.set(canvas.clientWidth / text_scale()));
   watch.observe(canvas);
   onEnd(() => watch.disconnect());
   effect(() => {
     props.theme();
     const wide = width(), point = pointer();
     if (wide <= 0) return;
-    props.draw(fit_canvas(canvas, wide, props.height), wide, props.height, chart_inks(canvas), point);
+    props.draw(fit_canvas(canvas, wide, props.height, text_scale()), wide, props.height, chart_inks(canvas), point);
     const text = point === null ? "" : props.tip?.(point, wide, props.height) ?? "";
     tip.textContent = text;
     tip.hidden = text === "";
     if (point !== null && text !== "") {
       const isRight = point.x > wide / 2;
-      tip.style.setProperty("left", isRight ? "auto" : `${point.x + 12}px`);
-      tip.style.setProperty("right", isRight ? `${wide - point.x + 12}px` : "auto");
+      tip.style.setProperty("left", isRight ? "auto" : `${text_scale() * (point.x + 12)}px`);
+      tip.style.setProperty("right", isRight ? `${text_scale() * (wide - point.x + 12)}px` : "auto");
     }
   });
   tip.hidden = true;
@@ -160,7 +159,7 @@ export function draw_lines(
     const part = isLog ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
     return bottom - Math.max(0, Math.min(1, part)) * (bottom - top);
   };
-  context.font = small_font();
+  context.font = kSmallFont;
   context.textBaseline = "middle";
   context.textAlign = "right";
   context.strokeStyle = inks.line;
@@ -371,7 +370,7 @@ export function draw_histogram(
   const { plotRight, axis, specials, most } = shape_histogram(all, width);
   const bottom = height - kHistogram.bottom, room = bottom - kHistogram.top;
   const to_x = (value: number): number => kHistogram.left + axis(value) * (plotRight - kHistogram.left);
-  context.font = small_font();
+  context.font = kSmallFont;
   context.lineWidth = 1;
   context.textBaseline = "middle";
   context.textAlign = "right";
@@ -517,7 +516,7 @@ export function draw_ridges(
   for (const step of data.steps) {
     for (const one of [...step.counts, ...(step.b?.counts ?? [])]) if (one > most) most = one;
   }
-  context.font = small_font();
+  context.font = kSmallFont;
   context.textAlign = "right";
   context.textBaseline = "middle";
   const every = Math.max(1, Math.ceil(12 / gap));

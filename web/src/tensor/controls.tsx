@@ -3,8 +3,8 @@
 import { type Child, h } from "../lib/jsx.ts";
 import { computed, type Read } from "../lib/signals.ts";
 import { format_count, format_percent } from "./format.ts";
-import { zoom_middle } from "./heat.tsx";
 import { kAllPanes, kPaneTitles, limit_text, type TensorModel, usual_tolerance } from "./model.ts";
+import { zoom_middle } from "./pointer.ts";
 import { format_slice, open_axes, parse_slice, type Part, type Role, role_of, set_role } from "./slicing.ts";
 import type { CellMode } from "./tile.ts";
 

@@ -1,292 +1,43 @@
 // The panes: heat maps with one viewport, one cursor and one pinned element.
 
-import { css_at, ink_on, kNanColor, kNegInfColor, kPosInfColor, type Rgb, to_css } from "../lib/colors.ts";
 import { h } from "../lib/jsx.ts";
+import { text_scale } from "../lib/paint.ts";
 import { computed, effect, onEnd, type Read, signal } from "../lib/signals.ts";
-import { fit_number, format_count, format_number } from "./format.ts";
-import { type Of, type PaneState, type TensorModel, type Texts } from "./model.ts";
-import { paint_marks, paint_tile, palette_of, reduce_tile, reduce_words, reduction, to_canvas } from "./paint.ts";
-import { type Scale, ticks_of, to_unit } from "./scale.ts";
-import { index_at, type Picture, picture_axes, place_of } from "./slicing.ts";
-import { cell_of, cell_value, type CellMode, kNan, kNegInf, kPosInf, same_cells, type Tile } from "./tile.ts";
-import { fit_all, pan_by, type Viewport, zoom_at } from "./viewport.ts";
-
-export const kGutter = { left: 38, top: 17 };
-const kTextCell = { height: 15, width: 36 };
-// Marks of the tolerance: a green that no map and no sign has.
-const kMarkInk = "rgb(0, 240, 60)";
-const kMono = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
-
-interface Inks {
-  page: string;
-  surface: string;
-  text: string;
-  muted: string;
-  line: string;
-  accent: string;
-  sure: number;
-  perhaps: number;
-}
-
-// Texts on canvases grow with the page's own.
-function text_size(): number {
-  return (parseFloat(getComputedStyle(document.body).fontSize) || 13) / 13;
-}
-
-export function small_font(): string {
-  return `${Math.round(100 * text_size()) / 10}px system-ui, sans-serif`;
-}
-
-export function inks_of(element: Element): Inks {
-  const style = getComputedStyle(element);
-  const read = (name: string, otherwise: string): string => style.getPropertyValue(name).trim() || otherwise;
-  return {
-    page: read("--tv-page", "#ffffff"),
-    surface: read("--tv-surface", "#f4f5f6"),
-    text: read("--tv-text", "#1b1f24"),
-    muted: read("--tv-muted", "#68717c"),
-    line: read("--tv-line", "#d5dae0"),
-    accent: read("--tv-accent", "#2463c9"),
-    sure: 0xff3cf000,
-    perhaps: 0x803cf000,
-  };
-}
-
-// Sets a canvas to the pixels of the screen and gives its context in CSS pixels.
-export function fit_canvas(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
-  const dpr = globalThis.devicePixelRatio || 1;
-  const [w, hh] = [Math.max(1, Math.round(width * dpr)), Math.max(1, Math.round(height * dpr))];
-  if (canvas.width !== w) canvas.width = w;
-  if (canvas.height !== hh) canvas.height = hh;
-  const context = canvas.getContext("2d")!;
-  context.setTransform(w / Math.max(1, width), 0, 0, hh / Math.max(1, height), 0, 0);
-  context.clearRect(0, 0, width, height);
-  return context;
-}
-
-// Cells beyond the tolerance: as words of pixels, as a picture for each reduction, and those that surely are, as long as they are few.
-interface Marks {
-  words: Uint32Array;
-  images: Map<string, HTMLCanvasElement>;
-  few: number[] | null;
-}
-
-const kFew = 400;
-
-function make_marks(a: Tile, diff: Tile, rtol: number, atol: number, inks: Inks): Marks {
-  const words = new Uint32Array(diff.width * diff.height);
-  const [sure] = paint_marks(a, diff, rtol, atol, inks.sure, inks.perhaps, words);
-  const few: number[] = [];
-  if (sure <= kFew) words.forEach((word, at) => word === inks.sure && few.push(at));
-  return { words, images: new Map(), few: sure <= kFew ? few : null };
-}
-
-// Pictures of tiles, painted once.
-class Painted {
-  readonly #kept = new Map<string, HTMLCanvasElement>();
-  readonly #numbers = new WeakMap<Tile, number>();
-  readonly #reduced = new WeakMap<Tile, Map<string, Tile>>();
-  readonly #marks = new Map<string, Marks>();
-  #next = 0;
-
-  number(tile: Tile): number {
-    let number = this.#numbers.get(tile);
-    if (number === undefined) this.#numbers.set(tile, number = this.#next++);
-    return number;
-  }
-
-  get(key: string, make: () => HTMLCanvasElement): HTMLCanvasElement {
-    let found = this.#kept.get(key);
-    if (found) this.#kept.delete(key);
-    else found = make();
-    this.#kept.set(key, found);
-    for (const old of this.#kept.keys()) {
-      if (this.#kept.size <= 24) break;
-      this.#kept.delete(old);
-    }
-    return found;
-  }
-
-  marks(key: string, make: () => Marks): Marks {
-    let found = this.#marks.get(key);
-    if (found) return found;
-    // A slider that is dragged asks for many, and none of them twice.
-    if (this.#marks.size > 8) this.#marks.clear();
-    this.#marks.set(key, found = make());
-    return found;
-  }
-
-  reduced(tile: Tile, down: number, across: number): Tile {
-    if (down <= 1 && across <= 1) return tile;
-    let all = this.#reduced.get(tile);
-    if (!all) this.#reduced.set(tile, all = new Map());
-    const key = `${down},${across}`;
-    let found = all.get(key);
-    if (!found) all.set(key, found = reduce_tile(tile, down, across));
-    return found;
-  }
-}
-
-interface Plot {
-  height: number;
-  width: number;
-  view: Viewport;
-}
-
-const to_x = (plot: Plot, col: number): number => kGutter.left + (col - plot.view.col) * plot.width / plot.view.cols;
-const to_y = (plot: Plot, row: number): number => kGutter.top + (row - plot.view.row) * plot.height / plot.view.rows;
-
-function draw_image(
-  context: CanvasRenderingContext2D,
-  plot: Plot,
-  tile: Tile,
-  image: HTMLCanvasElement,
-  down: number,
-  across: number,
-): void {
-  if (tile.width === 0 || tile.height === 0) return;
-  // One pixel of the image is `down` x `across` cells, and a cell some elements.
-  const perRow = (tile.rows[1] - tile.rows[0]) / tile.height * down;
-  const perCol = (tile.cols[1] - tile.cols[0]) / tile.width * across;
-  const along = (start: number, seen: number, first: number, per: number, count: number): [number, number] => [
-    Math.max(0, Math.min(count, Math.floor((start - first) / per))),
-    Math.max(0, Math.min(count, Math.ceil((start + seen - first) / per))),
-  ];
-  const [y0, y1] = along(plot.view.row, plot.view.rows, tile.rows[0], perRow, image.height);
-  const [x0, x1] = along(plot.view.col, plot.view.cols, tile.cols[0], perCol, image.width);
-  if (y1 <= y0 || x1 <= x0) return;
-  const left = to_x(plot, tile.cols[0] + x0 * perCol),
-    right = to_x(plot, Math.min(tile.cols[1], tile.cols[0] + x1 * perCol));
-  const top = to_y(plot, tile.rows[0] + y0 * perRow),
-    bottom = to_y(plot, Math.min(tile.rows[1], tile.rows[0] + y1 * perRow));
-  // The last pixel may stand for fewer cells than the others.
-  const sourceWidth = Math.min(x1, (tile.cols[1] - tile.cols[0]) / perCol) - x0;
-  const sourceHeight = Math.min(y1, (tile.rows[1] - tile.rows[0]) / perRow) - y0;
-  context.drawImage(image, x0, y0, sourceWidth, sourceHeight, left, top, right - left, bottom - top);
-}
-
-// How many of the cells on the screen share a pixel, down and across.
-function reductions(tile: Tile, plot: Plot): [down: number, across: number] {
-  const dpr = globalThis.devicePixelRatio || 1;
-  return [
-    reduction(plot.view.rows * tile.height / Math.max(1, tile.rows[1] - tile.rows[0]), plot.height * dpr),
-    reduction(plot.view.cols * tile.width / Math.max(1, tile.cols[1] - tile.cols[0]), plot.width * dpr),
-  ];
-}
-
-function tick_step(perElement: number, room: number): number {
-  const rough = Math.max(1, room / perElement);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  for (const factor of [1, 2, 5, 10]) if (factor * power >= rough - 1e-9) return factor * power;
-  return 10 * power;
-}
-
-// The number of a row or column as the tensor counts it.
-function label_of(picture: Picture, axis: number, place: number): string {
-  const part = axis >= 0 && !picture.isFolded ? picture.parts[axis] : undefined;
-  return String(part?.kind === "range" ? part.start + part.step * place : place);
-}
-
-function draw_axes(
-  context: CanvasRenderingContext2D,
-  plot: Plot,
-  picture: Picture,
-  rows: number,
-  cols: number,
-  inks: Inks,
-): void {
-  context.font = small_font();
-  context.fillStyle = inks.muted;
-  context.strokeStyle = inks.line;
-  context.lineWidth = 1;
-  const [rowAxis, colAxis] = picture_axes(picture);
-  const cellWidth = plot.width / plot.view.cols, cellHeight = plot.height / plot.view.rows;
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  const colStep = tick_step(cellWidth, 44);
-  for (let col = Math.max(0, Math.ceil(plot.view.col / colStep) * colStep); col < cols; col += colStep) {
-    const x = to_x(plot, col + (cellWidth > 6 ? 0.5 : 0));
-    if (x > kGutter.left + plot.width - 4) break;
-    if (x < kGutter.left) continue;
-    const text = label_of(picture, colAxis, col);
-    const half = context.measureText(text).width / 2;
-    const middle = Math.min(kGutter.left + plot.width - half, Math.max(kGutter.left + half, x));
-    context.fillText(text, middle, kGutter.top / 2 - 1);
-    context.beginPath();
-    context.moveTo(x, kGutter.top - 4);
-    context.lineTo(x, kGutter.top - 1);
-    context.stroke();
-  }
-  context.textAlign = "right";
-  const rowStep = tick_step(cellHeight, 26);
-  for (let row = Math.max(0, Math.ceil(plot.view.row / rowStep) * rowStep); row < rows; row += rowStep) {
-    const y = to_y(plot, row + (cellHeight > 6 ? 0.5 : 0));
-    if (y > kGutter.top + plot.height - 2) break;
-    if (y < kGutter.top) continue;
-    context.fillText(label_of(picture, rowAxis, row), kGutter.left - 6, Math.max(kGutter.top + 5, y));
-    context.beginPath();
-    context.moveTo(kGutter.left - 4, y);
-    context.lineTo(kGutter.left - 1, y);
-    context.stroke();
-  }
-}
-
-interface Drawn {
-  of: Of;
-  state: PaneState;
-  scale: Scale;
-  mode: CellMode;
-  texts: Texts | null;
-  theme: "light" | "dark";
-}
-
-function cell_color(tile: Tile, at: number, mode: CellMode, scale: Scale, theme: "light" | "dark"): Rgb {
-  const flags = tile.flags[at]!;
-  if (flags & kNan) return kNanColor;
-  if (flags & kPosInf) return kPosInfColor;
-  if (flags & kNegInf) return kNegInfColor;
-  const { bytes } = palette_of(scale.isSequential, theme);
-  const place = 3 * Math.round(to_unit(scale, cell_value(tile, at, mode)) * 255);
-  return [bytes[place]!, bytes[place + 1]!, bytes[place + 2]!];
-}
-
-// The digits of each cell: those of the server where they are there and fit, else as many as fit of what the tile has.
-function draw_texts(context: CanvasRenderingContext2D, plot: Plot, drawn: Drawn, rows: number, cols: number): void {
-  const { state, texts } = drawn;
-  const cellWidth = plot.width / plot.view.cols, cellHeight = plot.height / plot.view.rows;
-  context.font = `${11 * text_size()}px ${kMono}`;
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  const room = Math.floor((cellWidth - 6) / context.measureText("0").width);
-  const tiles = [state.detail, state.overview].filter((tile) => tile !== null);
-  const firstRow = Math.max(0, Math.floor(plot.view.row)),
-    lastRow = Math.min(rows, Math.ceil(plot.view.row + plot.view.rows));
-  const firstCol = Math.max(0, Math.floor(plot.view.col)),
-    lastCol = Math.min(cols, Math.ceil(plot.view.col + plot.view.cols));
-  for (let row = firstRow; row < lastRow; ++row) {
-    for (let col = firstCol; col < lastCol; ++col) {
-      const tile = tiles.find((one) =>
-        one.exact && cell_of(one.rows, one.height, row) >= 0 && cell_of(one.cols, one.width, col) >= 0
-      );
-      if (!tile) continue;
-      const at = (row - tile.rows[0]) * tile.width + (col - tile.cols[0]);
-      const flags = tile.flags[at]!;
-      const value = flags & kNan ? NaN : flags & kPosInf ? Infinity : flags & kNegInf ? -Infinity : tile.min[at]!;
-      const isThere = texts !== null && row >= texts.rows[0] && row < texts.rows[1] && col >= texts.cols[0] &&
-        col < texts.cols[1];
-      const exact = isThere ? texts.text[row - texts.rows[0]]?.[col - texts.cols[0]] : undefined;
-      const text = exact !== undefined && exact.length <= room ? exact : fit_number(value, room);
-      context.fillStyle = ink_on(cell_color(tile, at, drawn.mode, drawn.scale, drawn.theme));
-      context.fillText(text, to_x(plot, col) + cellWidth / 2, to_y(plot, row) + cellHeight / 2 + 0.5);
-    }
-  }
-}
+import {
+  draw_axes,
+  draw_bar,
+  draw_cross,
+  draw_grid,
+  draw_image,
+  draw_marks,
+  draw_signs,
+  draw_texts,
+  type Drawn,
+  fit_canvas,
+  gutter,
+  inks_of,
+  kTextCell,
+  make_marks,
+  Painted,
+  type Plot,
+  reductions,
+  to_x,
+  to_y,
+} from "./draw.ts";
+import { format_count, format_number } from "./format.ts";
+import { type Of, type PaneState, type TensorModel } from "./model.ts";
+import { paint_tile, palette_of, to_canvas } from "./paint.ts";
+import { attach_pointer } from "./pointer.ts";
+import { type Scale } from "./scale.ts";
+import { place_of } from "./slicing.ts";
+import { type CellMode, same_cells } from "./tile.ts";
+import { fit_all } from "./viewport.ts";
 
 export function Panes(props: { model: TensorModel }): Node {
   const { model } = props;
   const painted = new Painted();
   const size = signal({ width: 0, height: 0 }, (a, b) => a.width === b.width && a.height === b.height);
-  const columns = computed(() => arrange(model.panes().length, size(), model.extent()));
+  const columns = computed(() => arrange(model.panes().length, size(), model.extent(), gutter));
 
   const grid = (
     <div
@@ -324,6 +75,7 @@ export function arrange(
   count: number,
   size: { width: number; height: number },
   extent: { rows: number; cols: number },
+  room: { left: number; top: number },
 ): number {
   let best = Math.max(1, count), bestScore = -1;
   if (size.width <= 0 || size.height <= 0) return best;
@@ -331,8 +83,8 @@ export function arrange(
     const down = Math.ceil(count / across);
     if (across * (down - 1) >= count) continue;
     const pane = {
-      width: Math.max(1, size.width / across - kGutter.left - 14),
-      height: Math.max(1, size.height / down - kGutter.top - 72),
+      width: Math.max(1, size.width / across - room.left - 14),
+      height: Math.max(1, size.height / down - room.top - 72),
     };
     const view = fit_all(extent, pane);
     const cell = { width: pane.width / view.cols, height: pane.height / view.rows };
@@ -369,11 +121,11 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
 
   const watch = new ResizeObserver(() => {
     box.set({ width: plotBox.clientWidth, height: plotBox.clientHeight });
-    barWidth.set(bar.clientWidth);
+    barWidth.set(bar.clientWidth / text_scale());
     if (props.isFirst) {
       model.pane.set({
-        width: Math.max(1, plotBox.clientWidth - kGutter.left - 1),
-        height: Math.max(1, plotBox.clientHeight - kGutter.top - 1),
+        width: Math.max(1, plotBox.clientWidth - gutter.left - 1),
+        height: Math.max(1, plotBox.clientHeight - gutter.top - 1),
       });
     }
   });
@@ -383,8 +135,8 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
   const plot_now = (): Plot => {
     const { width, height } = box();
     return {
-      width: Math.max(1, width - kGutter.left - 1),
-      height: Math.max(1, height - kGutter.top - 1),
+      width: Math.max(1, width - gutter.left - 1),
+      height: Math.max(1, height - gutter.top - 1),
       view: model.view(),
     };
   };
@@ -403,15 +155,15 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
     };
     const inks = inks_of(plotBox);
     const context = fit_canvas(picture, width, height);
-    const plot: Plot = { width: width - kGutter.left - 1, height: height - kGutter.top - 1, view: model.view.peek() };
+    const plot: Plot = { width: width - gutter.left - 1, height: height - gutter.top - 1, view: model.view.peek() };
     const { rows, cols } = model.extent.peek();
     draw_axes(context, plot, model.picture.peek(), rows, cols, inks);
     context.save();
     context.beginPath();
-    context.rect(kGutter.left, kGutter.top, plot.width, plot.height);
+    context.rect(gutter.left, gutter.top, plot.width, plot.height);
     context.clip();
     context.fillStyle = inks.surface;
-    context.fillRect(kGutter.left, kGutter.top, plot.width, plot.height);
+    context.fillRect(gutter.left, gutter.top, plot.width, plot.height);
     context.imageSmoothingEnabled = false;
     const limits = model.limits.peek();
     for (const tile of [drawn.state.overview, drawn.state.detail]) {
@@ -441,10 +193,10 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
     context.restore();
     context.strokeStyle = inks.line;
     context.strokeRect(
-      Math.max(kGutter.left, to_x(plot, 0)) - 0.5,
-      Math.max(kGutter.top, to_y(plot, 0)) - 0.5,
-      Math.min(plot.width + kGutter.left, to_x(plot, cols)) - Math.max(kGutter.left, to_x(plot, 0)) + 1,
-      Math.min(plot.height + kGutter.top, to_y(plot, rows)) - Math.max(kGutter.top, to_y(plot, 0)) + 1,
+      Math.max(gutter.left, to_x(plot, 0)) - 0.5,
+      Math.max(gutter.top, to_y(plot, 0)) - 0.5,
+      Math.min(plot.width + gutter.left, to_x(plot, cols)) - Math.max(gutter.left, to_x(plot, 0)) + 1,
+      Math.min(plot.height + gutter.top, to_y(plot, rows)) - Math.max(gutter.top, to_y(plot, 0)) + 1,
     );
   };
   let frame = 0;
@@ -476,7 +228,7 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
       const context = fit_canvas(overlay, width, height);
       const inks = inks_of(plotBox);
       context.beginPath();
-      context.rect(kGutter.left, kGutter.top, plot.width, plot.height);
+      context.rect(gutter.left, gutter.top, plot.width, plot.height);
       context.clip();
       if (hover !== null) draw_cross(context, plot, hover.row, hover.col, inks, false);
       const place = at === null ? null : place_of(shown, at);
@@ -513,6 +265,19 @@ function Pane(props: { model: TensorModel; of: Read<Of>; painted: Painted; isFir
       {bar}
       <div class="tv-pane-foot">
         <span class="tv-range">{() => clipped_text(of(), scale(), state())}</span>
+        {() =>
+          of() !== "a" && of() !== "b" && state().overview?.scale?.abs === 0 && model.has_other_slices()
+            ? (
+              <button
+                type="button"
+                class="link"
+                title="Go to the worst element (w)"
+                onClick={() => model.jump("worst")}
+              >
+                where is it?
+              </button>
+            )
+            : null}
         <span class="tv-grow"></span>
         <span class="tv-note">{() => state().note ?? ""}</span>
         {() => {
@@ -579,301 +344,4 @@ function clipped_text(of: Of, scale: Scale, state: PaneState): string {
     return of === "a" || of === "b" ? `all zero${where}` : `no difference in this slice${where}`;
   }
   return `${format_number(found.min, 4)} to ${format_number(found.max, 4)}`;
-}
-
-function draw_grid(context: CanvasRenderingContext2D, plot: Plot, rows: number, cols: number, inks: Inks): void {
-  context.strokeStyle = inks.page;
-  context.globalAlpha = 0.2;
-  context.lineWidth = 1;
-  context.beginPath();
-  for (let row = Math.max(0, Math.ceil(plot.view.row)); row <= Math.min(rows, plot.view.row + plot.view.rows); ++row) {
-    const y = Math.round(to_y(plot, row)) + 0.5;
-    context.moveTo(Math.max(kGutter.left, to_x(plot, 0)), y);
-    context.lineTo(to_x(plot, cols), y);
-  }
-  for (let col = Math.max(0, Math.ceil(plot.view.col)); col <= Math.min(cols, plot.view.col + plot.view.cols); ++col) {
-    const x = Math.round(to_x(plot, col)) + 0.5;
-    context.moveTo(x, Math.max(kGutter.top, to_y(plot, 0)));
-    context.lineTo(x, to_y(plot, rows));
-  }
-  context.stroke();
-  context.globalAlpha = 1;
-}
-
-// NaN and infinities in cells too small to be seen get a dot, as long as they are few.
-const signsOf = new WeakMap<Tile, number[]>();
-
-function draw_signs(context: CanvasRenderingContext2D, plot: Plot, tile: Tile): void {
-  const cellWidth = plot.width / plot.view.cols * (tile.cols[1] - tile.cols[0]) / Math.max(1, tile.width);
-  const cellHeight = plot.height / plot.view.rows * (tile.rows[1] - tile.rows[0]) / Math.max(1, tile.height);
-  if (Math.min(cellWidth, cellHeight) >= 4) return;
-  let signs = signsOf.get(tile);
-  if (!signs) {
-    signs = [];
-    for (let at = 0; at < tile.flags.length && signs.length <= kFew; ++at) {
-      if (tile.flags[at]! & (kNan | kPosInf | kNegInf)) signs.push(at);
-    }
-    signsOf.set(tile, signs);
-  }
-  if (signs.length > kFew) return;
-  const side = { x: Math.max(4, cellWidth), y: Math.max(4, cellHeight) };
-  for (const at of signs) {
-    const flags = tile.flags[at]!;
-    const col = tile.cols[0] + (at % tile.width + 0.5) * (tile.cols[1] - tile.cols[0]) / tile.width;
-    const row = tile.rows[0] + (Math.floor(at / tile.width) + 0.5) * (tile.rows[1] - tile.rows[0]) / tile.height;
-    context.fillStyle = to_css(flags & kNan ? kNanColor : flags & kPosInf ? kPosInfColor : kNegInfColor);
-    context.fillRect(to_x(plot, col) - side.x / 2, to_y(plot, row) - side.y / 2, side.x, side.y);
-  }
-}
-
-// Small cells are covered with the mark's colour, large ones are framed by it.
-function draw_marks(
-  context: CanvasRenderingContext2D,
-  plot: Plot,
-  tile: Tile,
-  marks: Marks,
-  down: number,
-  across: number,
-): void {
-  const perCol = (tile.cols[1] - tile.cols[0]) / tile.width, perRow = (tile.rows[1] - tile.rows[0]) / tile.height;
-  const cellWidth = plot.width / plot.view.cols * perCol, cellHeight = plot.height / plot.view.rows * perRow;
-  const corner = (at: number): [x: number, y: number] => [
-    to_x(plot, tile.cols[0] + (at % tile.width) * perCol),
-    to_y(plot, tile.rows[0] + Math.floor(at / tile.width) * perRow),
-  ];
-  if (cellWidth < 7 || cellHeight < 7) {
-    const key = `${down},${across}`;
-    let image = marks.images.get(key);
-    if (!image) {
-      const words = reduce_words(marks.words, tile.width, tile.height, down, across);
-      image = to_canvas(words, Math.ceil(tile.width / across), Math.ceil(tile.height / down));
-      marks.images.set(key, image);
-    }
-    draw_image(context, plot, tile, image, down, across);
-    if (marks.few === null || Math.min(cellWidth, cellHeight) >= 4) return;
-    context.fillStyle = kMarkInk;
-    for (const at of marks.few) {
-      const [x, y] = corner(at);
-      context.fillRect(x + cellWidth / 2 - 2, y + cellHeight / 2 - 2, 4, 4);
-    }
-    return;
-  }
-  context.lineWidth = 2;
-  context.strokeStyle = kMarkInk;
-  for (let at = 0; at < marks.words.length; ++at) {
-    const mark = marks.words[at]!;
-    if (mark === 0) continue;
-    const [left, top] = corner(at);
-    if (left + cellWidth < kGutter.left || left > kGutter.left + plot.width) continue;
-    if (top + cellHeight < kGutter.top || top > kGutter.top + plot.height) continue;
-    context.globalAlpha = (mark >>> 24) / 255;
-    context.strokeRect(left + 1.5, top + 1.5, cellWidth - 3, cellHeight - 3);
-  }
-  context.globalAlpha = 1;
-}
-
-function draw_cross(
-  context: CanvasRenderingContext2D,
-  plot: Plot,
-  row: number,
-  col: number,
-  inks: Inks,
-  isPinned: boolean,
-): void {
-  const left = to_x(plot, col), top = to_y(plot, row);
-  const width = plot.width / plot.view.cols, height = plot.height / plot.view.rows;
-  const x = left + width / 2, y = top + height / 2;
-  const half = { x: Math.max(width / 2, isPinned ? 4 : 2), y: Math.max(height / 2, isPinned ? 4 : 2) };
-  context.strokeStyle = isPinned ? inks.accent : inks.text;
-  context.globalAlpha = isPinned ? 0.9 : 0.45;
-  context.lineWidth = 1;
-  context.beginPath();
-  if (!isPinned || width < 9) {
-    context.moveTo(kGutter.left, Math.round(y) + 0.5);
-    context.lineTo(x - half.x - 1, Math.round(y) + 0.5);
-    context.moveTo(x + half.x + 1, Math.round(y) + 0.5);
-    context.lineTo(kGutter.left + plot.width, Math.round(y) + 0.5);
-    context.moveTo(Math.round(x) + 0.5, kGutter.top);
-    context.lineTo(Math.round(x) + 0.5, y - half.y - 1);
-    context.moveTo(Math.round(x) + 0.5, y + half.y + 1);
-    context.lineTo(Math.round(x) + 0.5, kGutter.top + plot.height);
-  }
-  context.stroke();
-  context.globalAlpha = 1;
-  if (isPinned) {
-    context.lineWidth = 3;
-    context.strokeStyle = inks.page;
-    context.strokeRect(x - half.x - 1, y - half.y - 1, 2 * half.x + 2, 2 * half.y + 2);
-    context.lineWidth = 1.5;
-    context.strokeStyle = inks.accent;
-  }
-  context.strokeRect(x - half.x - 0.5, y - half.y - 0.5, 2 * half.x + 1, 2 * half.y + 1);
-}
-
-function draw_bar(
-  canvas: HTMLCanvasElement,
-  width: number,
-  scale: Scale,
-  state: PaneState,
-  theme: "light" | "dark",
-  inks: Inks,
-): void {
-  const height = 26;
-  if (width <= 0) return;
-  const context = fit_canvas(canvas, width, height);
-  const found = state.overview?.scale ?? null;
-  if (found === null) return;
-  const left = kGutter.left + 8, right = width - 10;
-  const { bytes } = palette_of(scale.isSequential, theme);
-  for (let x = left; x < right; ++x) {
-    context.fillStyle = css_at(bytes, (x - left) / (right - left - 1));
-    context.fillRect(x, 2, 1.5, 8);
-  }
-  // Arrows at the ends say that values lie beyond.
-  const arrow = (x: number, by: number, color: string): void => {
-    context.fillStyle = color;
-    context.beginPath();
-    context.moveTo(x, 2);
-    context.lineTo(x + by, 6);
-    context.lineTo(x, 10);
-    context.fill();
-  };
-  if (found.max > scale.limit) arrow(right + 0.5, 6, css_at(bytes, 1));
-  if (found.min < -scale.limit && !scale.isSequential) arrow(left - 0.5, -6, css_at(bytes, 0));
-  context.strokeStyle = inks.line;
-  context.strokeRect(left - 0.5, 1.5, right - left + 1, 9);
-  context.fillStyle = inks.muted;
-  context.strokeStyle = inks.muted;
-  context.font = small_font();
-  context.textAlign = "center";
-  context.textBaseline = "top";
-  let lastEnd = -Infinity;
-  for (const tick of ticks_of(scale, Math.max(3, Math.min(9, (right - left) / 48)))) {
-    const x = left + tick.unit * (right - left);
-    const half = context.measureText(tick.text).width / 2;
-    context.beginPath();
-    context.moveTo(Math.round(x) + 0.5, 10);
-    context.lineTo(Math.round(x) + 0.5, 13);
-    context.stroke();
-    if (x - half < lastEnd + 4) continue;
-    context.fillText(tick.text, Math.min(width - half, x), 15);
-    lastEnd = x + half;
-  }
-}
-
-// Wheel and pinch zoom, a drag pans, a click pins, a double click comes closer.
-function attach_pointer(model: TensorModel, canvas: HTMLCanvasElement): void {
-  const place = (event: MouseEvent): { y: number; x: number } => {
-    const box = canvas.getBoundingClientRect();
-    const pane = model.pane.peek();
-    return {
-      y: (event.clientY - box.top - kGutter.top) / pane.height,
-      x: (event.clientX - box.left - kGutter.left) / pane.width,
-    };
-  };
-  const element_at = (event: MouseEvent): { row: number; col: number } | null => {
-    const { y, x } = place(event);
-    if (y < 0 || x < 0 || y > 1 || x > 1) return null;
-    const view = model.view.peek(), extent = model.extent.peek();
-    const row = Math.floor(view.row + y * view.rows), col = Math.floor(view.col + x * view.cols);
-    return row >= 0 && col >= 0 && row < extent.rows && col < extent.cols ? { row, col } : null;
-  };
-  const zoom = (factor: number, y: number, x: number): void =>
-    model.set_view(zoom_at(model.view.peek(), model.extent.peek(), model.pane.peek(), factor, y, x));
-
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    const unit = event.deltaMode === 1 ? 30 : event.deltaMode === 2 ? 400 : 1;
-    const pane = model.pane.peek(), view = model.view.peek();
-    if (event.shiftKey) {
-      const by = (event.deltaX || event.deltaY) * unit;
-      model.set_view(pan_by(view, model.extent.peek(), 0, by / pane.width * view.cols));
-      return;
-    }
-    const { y, x } = place(event);
-    const speed = event.ctrlKey ? 0.01 : 0.0018;
-    zoom(Math.exp(-event.deltaY * unit * speed), Math.min(1, Math.max(0, y)), Math.min(1, Math.max(0, x)));
-    model.hover.set(element_at(event));
-  }, { passive: false });
-
-  const fingers = new Map<number, PointerEvent>();
-  let moved = 0;
-  canvas.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    canvas.focus({ preventScroll: true });
-    fingers.set(event.pointerId, event);
-    canvas.setPointerCapture(event.pointerId);
-    if (fingers.size === 1) moved = 0;
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    const before = fingers.get(event.pointerId);
-    if (!before) {
-      model.hover.set(element_at(event));
-      return;
-    }
-    const others = [...fingers.values()].filter((finger) => finger.pointerId !== event.pointerId);
-    const pane = model.pane.peek(), view = model.view.peek();
-    moved += Math.abs(event.clientX - before.clientX) + Math.abs(event.clientY - before.clientY);
-    if (others.length === 1) {
-      const other = others[0]!;
-      const apart = (finger: PointerEvent): number =>
-        Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
-      const middle = place(other);
-      if (apart(before) > 0) zoom(apart(event) / apart(before), middle.y, middle.x);
-    } else if (others.length === 0 && moved > 4) {
-      model.hover.set(null);
-      canvas.classList.add("tv-dragged");
-      model.set_view(pan_by(
-        view,
-        model.extent.peek(),
-        -(event.clientY - before.clientY) / pane.height * view.rows,
-        -(event.clientX - before.clientX) / pane.width * view.cols,
-      ));
-    }
-    fingers.set(event.pointerId, event);
-  });
-  const up = (event: PointerEvent): void => {
-    const wasDown = fingers.delete(event.pointerId);
-    canvas.classList.remove("tv-dragged");
-    if (!wasDown || fingers.size > 0 || event.type === "pointercancel") return;
-    if (moved > 4) return;
-    const at = element_at(event);
-    if (at === null) return;
-    const index = index_at(model.picture.peek(), at.row, at.col);
-    // A second click on the pinned element lets it go.
-    model.pin(model.at.peek()?.join() === index.join() ? null : index);
-  };
-  canvas.addEventListener("pointerup", up);
-  canvas.addEventListener("pointercancel", up);
-  canvas.addEventListener("pointerleave", () => model.hover.set(null));
-  canvas.addEventListener("dblclick", (event) => {
-    event.preventDefault();
-    const { y, x } = place(event);
-    zoom(event.altKey || event.shiftKey ? 1 / 4 : 4, y, x);
-    const at = element_at(event);
-    if (at !== null) model.pin(index_at(model.picture.peek(), at.row, at.col));
-  });
-}
-
-// As close as can be, with the pinned element (else the middle) in the middle.
-export function zoom_in(model: TensorModel): void {
-  zoom_middle(model, 1e9);
-  const at = model.at.peek();
-  const place = at === null ? null : place_of(model.picture.peek(), at);
-  const view = model.view.peek();
-  if (place === null) return;
-  const [down, across] = [place[0] + 0.5 - view.row - view.rows / 2, place[1] + 0.5 - view.col - view.cols / 2];
-  model.set_view(pan_by(view, model.extent.peek(), down, across));
-}
-
-export function zoom_middle(model: TensorModel, factor: number): void {
-  const at = model.at.peek();
-  const place = at === null ? null : place_of(model.picture.peek(), at);
-  const view = model.view.peek();
-  let [y, x] = [0.5, 0.5];
-  if (place !== null) {
-    const [py, px] = [(place[0] + 0.5 - view.row) / view.rows, (place[1] + 0.5 - view.col) / view.cols];
-    if (py >= 0 && py <= 1 && px >= 0 && px <= 1) [y, x] = [py, px];
-  }
-  model.set_view(zoom_at(view, model.extent.peek(), model.pane.peek(), factor, y, x));
 }

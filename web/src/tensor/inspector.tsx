@@ -24,7 +24,7 @@ import {
 } from "./charts.tsx";
 import { follow } from "./follow.ts";
 import { format_change, format_count, format_number, format_percent } from "./format.ts";
-import { fit_canvas } from "./heat.tsx";
+import { fit_canvas } from "./draw.ts";
 import { type TensorModel } from "./model.ts";
 import { paint_tile, palette_of, reduce_tile, reduction, to_canvas } from "./paint.ts";
 import { index_at, picture_axes } from "./slicing.ts";

@@ -3,8 +3,8 @@
 import type { App } from "../app.ts";
 import { batch, computed, effect, onEnd, type Read, type Signal, signal, untrack } from "../lib/signals.ts";
 import type { SideName } from "../route.ts";
-import type { Params } from "../source.ts";
 import type { ElementAnswer, EventDetail, Events, Found, Tolerance } from "../types.ts";
+import { Answers } from "./kept.ts";
 import { limit_of, make_scale, type Scale, type ScaleMode } from "./scale.ts";
 import {
   default_slice,
@@ -17,15 +17,15 @@ import {
   place_of,
   show_index,
 } from "./slicing.ts";
-import { type CellMode, decode_tile, type Tile } from "./tile.ts";
+import { type CellMode, type Tile } from "./tile.ts";
+import { Tiles } from "./tiles.ts";
+import { UrlState } from "./url_state.ts";
 import {
   clamp_view,
-  detail_range,
   type Extent,
   fit_all,
   format_view,
   is_whole,
-  needs_detail,
   type PaneSize,
   parse_view,
   reveal,
@@ -36,7 +36,6 @@ export type Of = "a" | "b" | "diff" | "rel" | "ulp";
 export const kAllPanes: readonly Of[] = ["a", "b", "diff", "rel", "ulp"];
 export const kPaneTitles: Record<Of, string> = { a: "A", b: "B", diff: "B − A", rel: "relative", ulp: "ULP" };
 export const kOverview = 512;
-const kFinest = 1024;
 
 export interface Hover {
   row: number;
@@ -64,7 +63,7 @@ export interface Texts {
   text: string[][];
 }
 
-const kNoPane: PaneState = { overview: null, detail: null, problem: null, note: null, isLoading: false };
+export const kNoPane: PaneState = { overview: null, detail: null, problem: null, note: null, isLoading: false };
 
 export function is_abort(error: unknown): boolean {
   return error instanceof DOMException && error.name === "AbortError";
@@ -72,94 +71,6 @@ export function is_abort(error: unknown): boolean {
 
 export function sentence(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
-}
-
-// Answers that do not change, by what was asked; the oldest are forgotten.
-class Answers<T> {
-  readonly #kept = new Map<string, Promise<T>>();
-  readonly #size: number;
-
-  constructor(size: number) {
-    this.#size = size;
-  }
-
-  // A request that `signal` ends is forgotten at once, so that the same question can be asked again.
-  get(key: string, ask: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    const found = this.#kept.get(key);
-    if (found) {
-      this.#kept.delete(key);
-      this.#kept.set(key, found);
-      return found;
-    }
-    const promise = ask();
-    this.#kept.set(key, promise);
-    const forget = (): void => {
-      if (this.#kept.get(key) === promise) this.#kept.delete(key);
-    };
-    signal?.addEventListener("abort", forget);
-    promise.then(() => signal?.removeEventListener("abort", forget), forget);
-    for (const old of this.#kept.keys()) {
-      if (this.#kept.size <= this.#size) break;
-      this.#kept.delete(old);
-    }
-    return promise;
-  }
-
-  clear(): void {
-    this.#kept.clear();
-  }
-}
-
-// Parameters of the address. They are written a moment later, so that a drag does not write hundreds.
-class UrlState {
-  readonly #app: App;
-  readonly #pending = new Map<string, string | null>();
-  readonly #texts: Signal<Readonly<Record<string, string>>>;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(app: App) {
-    this.#app = app;
-    this.#texts = signal({});
-    let last: { event: number | null; name: string | null } = { event: null, name: null };
-    effect(() => {
-      const { event, name, params } = app.route();
-      // What was chosen of one tensor is not for the one that a link leads to.
-      const isOther = event === null ? name !== last.name : last.event !== null && last.event !== event;
-      if (isOther) this.#pending.clear();
-      last = { event, name };
-      const merged: Record<string, string> = { ...params };
-      for (const [name, value] of this.#pending) {
-        if (value === null) delete merged[name];
-        else merged[name] = value;
-      }
-      this.#texts.set(merged);
-    });
-    onEnd(() => clearTimeout(this.#timer));
-  }
-
-  read(name: string): Read<string | null> {
-    return computed(() => this.#texts()[name] ?? null);
-  }
-
-  set(patch: Record<string, string | null>): void {
-    const merged = { ...this.#texts.peek() };
-    for (const [name, value] of Object.entries(patch)) {
-      this.#pending.set(name, value);
-      if (value === null) delete merged[name];
-      else merged[name] = value;
-    }
-    this.#texts.set(merged);
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.flush(), 250);
-  }
-
-  flush(): void {
-    clearTimeout(this.#timer);
-    if (this.#pending.size === 0) return;
-    const params = Object.fromEntries(this.#pending);
-    this.#pending.clear();
-    this.#app.go({ params }, "replace");
-  }
 }
 
 // Tolerances that torch.testing takes for a type.
@@ -230,6 +141,8 @@ export class TensorModel {
 
   readonly tiles: Record<Of, Signal<PaneState>>;
   readonly texts: Record<Of, Signal<Texts | null>>;
+  // Cells are so large that their digits have room.
+  readonly areTextsShown: Signal<boolean> = signal(false);
   readonly element: Signal<ElementAnswer | null> = signal<ElementAnswer | null>(null);
   readonly tolerance: Signal<Tolerance | null> = signal<Tolerance | null>(null);
   readonly found: Signal<string> = signal("");
@@ -238,7 +151,7 @@ export class TensorModel {
   // Whether the statistics and charts beside the panes are shown.
   readonly isBeside: Signal<boolean> = signal(true);
 
-  readonly #tileAnswers = new Answers<Tile>(96);
+  readonly #tileSource = new Tiles(this);
   readonly #eventAnswers = new Answers<EventDetail>(64);
   #lastStepped = 0;
   #direction: -1 | 0 | 1 = 0;
@@ -340,8 +253,8 @@ export class TensorModel {
     });
 
     this.#follow_event();
-    this.#follow_tiles();
-    this.#follow_texts();
+    this.#tileSource.follow_tiles();
+    this.#tileSource.follow_texts();
     this.focus = this.#follow_element();
     this.#follow_tolerance();
     this.#follow_blink();
@@ -460,7 +373,9 @@ export class TensorModel {
           detail.tensor?.shape.join() !== this.shape.peek().join()
         ) return;
         const panes = this.panes.peek();
-        const tiles = await Promise.all(panes.map((of) => this.#ask_tile(this.#tile_params(of, event, side))));
+        const tiles = await Promise.all(
+          panes.map((of) => this.#tileSource.ask(this.#tileSource.params_of(of, event, side))),
+        );
         for (const tile of tiles) this.warm?.(tile);
         const next = this.#direction < 0 ? detail.previous : detail.next;
         if (steps > 1 && next !== null) this.#prefetch(side, next, 0, steps - 1);
@@ -548,6 +463,12 @@ export class TensorModel {
     return picture.isFolded ? "" : format_slice(picture.parts, picture.shape);
   }
 
+  // The slice that is shown is not the whole tensor.
+  has_other_slices(): boolean {
+    const { shape, parts, isFolded } = this.picture();
+    return !isFolded && parts.some((part, axis) => part.kind === "index" && shape[axis]! > 1);
+  }
+
   is_default_slice(): boolean {
     const picture = this.picture();
     return format_slice(picture.parts, picture.shape) === format_slice(default_slice(picture.shape), picture.shape);
@@ -606,166 +527,12 @@ export class TensorModel {
     return make_scale(limit, mode, isSequential);
   }
 
-  // ---- tiles
-
-  // The parameters of an overview. Whatever is usual is left out, so that equal pictures are asked for in equal words.
-  #tile_params(of: Of, event: number, side: SideName): Params {
-    const picture = this.picture.peek();
-    return {
-      side: side === "b" ? "b" : undefined,
-      event,
-      of,
-      slice: picture.isFolded || this.is_default_slice() ? undefined : this.slice_text(),
-      t: picture.isTransposed,
-      fold: picture.isFolded,
-      h: kOverview,
-      w: kOverview,
-    };
-  }
-
-  #ask_tile(params: Params, signal?: AbortSignal): Promise<Tile> {
-    const ask = (): Promise<Tile> => this.app.source.bytes("/api/tile", params, signal).then(decode_tile);
-    return this.#tileAnswers.get(JSON.stringify(params), ask, signal);
-  }
-
+  // A small picture of another rank's or step's tensor.
   overview_of(event: number, side: SideName): Promise<Tile> {
-    return this.#ask_tile(this.#tile_params("a", event, side));
+    return this.#tileSource.ask(this.#tileSource.params_of("a", event, side));
   }
 
-  #follow_tiles(): void {
-    for (const of of kAllPanes) {
-      const isShown = computed(() =>
-        this.panes().includes(of) || (of === "b" && this.isBlinking()) || (of === "a" && this.panes().length > 0) ||
-        (of === "diff" && this.limits() !== null && this.isComparable())
-      );
-      const state = this.tiles[of];
-      effect(() => {
-        const detail = this.detail(), picture = this.picture();
-        this.partner();
-        if (!isShown() || detail === null || !this.hasBytes()) {
-          state.set(kNoPane);
-          return;
-        }
-        const params = this.#tile_params(of, detail.id, this.side());
-        const stop = new AbortController();
-        let isEnded = false;
-        const before = state.peek();
-        // What is there stays until the next is: but only where it has the same rows and columns.
-        const [rows, cols] = picture_size(picture);
-        const keeps = before.overview !== null && before.overview.ofRows === rows && before.overview.ofCols === cols;
-        state.set(keeps ? { ...before, isLoading: true } : { ...kNoPane, isLoading: true });
-        this.#ask_tile(params, stop.signal).then((overview) => {
-          if (isEnded) return;
-          const now = state.peek();
-          state.set(now.overview === overview ? { ...now, isLoading: false } : { ...kNoPane, overview });
-        }).catch((error) => {
-          if (!isEnded && !is_abort(error)) state.set({ ...kNoPane, problem: sentence(error) });
-        });
-        return () => {
-          isEnded = true;
-          stop.abort();
-        };
-      });
-
-      // A finer tile of what is seen, where the overview is too coarse.
-      const wanted = computed(
-        () => {
-          const overview = state().overview;
-          if (overview === null || overview.exact || !isShown()) return null;
-          const view = this.view(), pane = this.pane();
-          const dpr = globalThis.devicePixelRatio || 1;
-          const needs = needs_detail(overview.ofRows, overview.height, view.rows, pane.height * dpr) ||
-            needs_detail(overview.ofCols, overview.width, view.cols, pane.width * dpr);
-          if (!needs) return null;
-          return {
-            overview,
-            rows: detail_range(view.row, view.rows, overview.ofRows).join(":"),
-            cols: detail_range(view.col, view.cols, overview.ofCols).join(":"),
-            h: Math.min(kFinest, Math.ceil(pane.height * dpr / 64) * 64),
-            w: Math.min(kFinest, Math.ceil(pane.width * dpr / 64) * 64),
-          };
-        },
-        (a, b) =>
-          a === b || (a !== null && b !== null && a.overview === b.overview && a.rows === b.rows && a.cols === b.cols &&
-            a.h === b.h && a.w === b.w),
-      );
-      let lastWanted = "";
-      effect(() => {
-        const want = wanted();
-        const detail = this.detail.peek();
-        if (want === null || detail === null) {
-          const now = state.peek();
-          if (now.detail !== null || now.note !== null) state.set({ ...now, detail: null, note: null });
-          return;
-        }
-        const { rows, cols, h, w } = want;
-        const params = { ...this.#tile_params(of, detail.id, this.side.peek()), rows, cols, h, w, scale: 0 };
-        const stop = new AbortController();
-        // A viewport that moves is waited for; the same one of another step is not.
-        const key = [rows, cols, h, w].join();
-        const delay = key === lastWanted ? 0 : 60;
-        lastWanted = key;
-        const timer = setTimeout(() => {
-          this.#ask_tile(params, stop.signal).then((tile) => {
-            if (stop.signal.aborted) return;
-            state.set({ ...state.peek(), detail: tile, note: null });
-          }).catch((error) => {
-            if (stop.signal.aborted || is_abort(error)) return;
-            const note = this.app.source.isEmbedded ? "no finer data in this page" : sentence(error);
-            state.set({ ...state.peek(), detail: null, note });
-          });
-        }, delay);
-        return () => {
-          clearTimeout(timer);
-          stop.abort();
-        };
-      });
-    }
-  }
-
-  // The digits of the elements that are seen, once their cells are large.
-  readonly areTextsShown: Signal<boolean> = signal(false);
-
-  #follow_texts(): void {
-    for (const of of kAllPanes) {
-      const wanted = computed(() => {
-        const detail = this.detail();
-        if (detail === null || !this.areTextsShown() || !this.hasBytes()) return "";
-        const isShown = this.isBlinking() ? of === "a" || of === "b" : this.panes().includes(of);
-        if (!isShown) return "";
-        const overview = this.tiles[of]().overview;
-        if (overview === null) return "";
-        const view = this.view(), extent = this.extent();
-        const rows = detail_range(view.row, view.rows, extent.rows),
-          cols = detail_range(view.col, view.cols, extent.cols);
-        if ((rows[1] - rows[0]) * (cols[1] - cols[0]) > 4096) return "";
-        const { h: _h, w: _w, ...params } = this.#tile_params(of, detail.id, this.side());
-        return JSON.stringify({ ...params, rows: rows.join(":"), cols: cols.join(":") });
-      });
-      effect(() => {
-        const key = wanted();
-        if (key === "" || !this.app.source.has("/api/elements", JSON.parse(key))) return;
-        const stop = new AbortController();
-        const timer = setTimeout(() => {
-          this.app.source.json<Omit<Texts, "key">>("/api/elements", JSON.parse(key), stop.signal).then((answer) => {
-            this.texts[of].set({ ...answer, key });
-          }).catch(() => {
-            // The numbers of the tile are shown instead.
-          });
-        }, 90);
-        return () => {
-          clearTimeout(timer);
-          stop.abort();
-        };
-      });
-      // Digits of another event or slice must not be drawn.
-      effect(() => {
-        this.detail();
-        this.picture();
-        this.texts[of].set(null);
-      });
-    }
-  }
+  // ---- the element, the tolerance, the blinking
 
   #follow_element(): Read<readonly number[] | null> {
     const focus = computed(() => {

@@ -9,9 +9,10 @@ import { Chart, draw_lines, line_tip, type LineChart, nearest } from "./charts.t
 import { command_of, python_of } from "./command.ts";
 import { Slicer, ToleranceRow, Toolbar } from "./controls.tsx";
 import { format_count, format_index, format_number, format_range, format_shape } from "./format.ts";
-import { Panes, zoom_in, zoom_middle } from "./heat.tsx";
+import { Panes } from "./heat.tsx";
 import { history_of, Inspector } from "./inspector.tsx";
 import { kAllPanes, kPaneTitles, type Of, TensorModel } from "./model.ts";
+import { zoom_in, zoom_middle } from "./pointer.ts";
 import { place_of } from "./slicing.ts";
 import { facts_at, kNan, kNegInf, kPosInf } from "./tile.ts";
 import { pan_by } from "./viewport.ts";
@@ -422,6 +423,8 @@ export function TensorView(app: App): Node {
   const model = new TensorModel(app);
   bind_keys(app, model);
   const isReady = computed(() => model.detail() !== null);
+  // What was shown before is of another name than what was asked for.
+  const isOther = computed(() => (app.route().name ?? model.detail()?.name) !== model.detail()?.name);
   const kind = computed(() => {
     const detail = model.detail();
     if (detail === null) return "none";
@@ -445,9 +448,13 @@ export function TensorView(app: App): Node {
   return (
     <div class={() => `tv ${model.isBeside() ? "" : "tv-wide"}`}>
       {() => {
-        if (model.problem() !== null && !isReady()) {return (
-            <Failure title="This tensor cannot be shown" text={model.problem() ?? ""} />
-          );}
+        if (model.problem() !== null && (!isReady() || isOther())) {
+          return (
+            <Failure title="This tensor cannot be shown" text={model.problem() ?? ""}>
+              <a href={app.href({ view: "table", params: {} })}>The table has every tensor by its name</a>
+            </Failure>
+          );
+        }
         if (!isReady()) return <Skeleton rows={10} />;
         return [
           <Header model={model} />,

@@ -1,17 +1,15 @@
 // What the page opens on: what is wrong, where it starts, why, and a click to each tensor.
 
 import { type Child, h } from "../lib/jsx.ts";
-import { computed, effect, signal } from "../lib/signals.ts";
-import { Canvas } from "../lib/virtual.tsx";
-import { adds_color, num, paints, quiet_color, verdict_class } from "../lib/paint.ts";
-import { cell_side, type ModulePath, nest, step_place, step_text } from "../lib/matrix.ts";
-import { hide_tip, show_tip, TipRows } from "../lib/tip.tsx";
+import { computed, effect, type Signal, signal } from "../lib/signals.ts";
+import { num, verdict_class } from "../lib/paint.ts";
 import { count_text, number_text, plural } from "../lib/text.ts";
 import type { State } from "../state.ts";
-import { type Answer, kPhaseWords, type Place, type PlaceRef, type Timeline, Verdict, verdict_word } from "../types.ts";
-import { Empty, Failure, LegendItem, ProgressBar } from "../parts.tsx";
+import type { Answer, Place, PlaceRef } from "../types.ts";
+import { Empty, Failure, ProgressBar } from "../parts.tsx";
 import { CodeOfModule, is_told_by_code, short_site } from "./code.tsx";
 import { Numbers, Picture } from "./glance.tsx";
+import { Strip } from "./strip.tsx";
 
 export function AnswerView(state: State): Node {
   effect(() => {
@@ -25,6 +23,8 @@ export function AnswerView(state: State): Node {
     });
   });
   const at = computed(() => Math.max(0, Number(state.route().params["place"] ?? 0) || 0));
+  // The slice that the picture shows, in which the worst element is; null: the usual one.
+  const slice = signal<string | null>(null);
   const move = (by: number) => {
     const count = state.answer.peek()?.places.length ?? 0;
     const to = Math.min(count - 1, Math.max(0, at.peek() + by));
@@ -33,7 +33,7 @@ export function AnswerView(state: State): Node {
   state.keys.view({
     "Enter": ["open the tensor", () => {
       const place = state.answer.peek()?.places[at.peek()];
-      if (place) open_place(state, place);
+      if (place) open_place(state, place, slice.peek());
     }],
     "n": ["the next place", () => move(1)],
     "p": ["the place before", () => move(-1)],
@@ -66,7 +66,7 @@ export function AnswerView(state: State): Node {
         }
         return answer === null || !isComplete()
           ? <Working state={state} />
-          : <Report state={state} answer={answer} at={at()} />;
+          : <Report state={state} answer={answer} at={at()} slice={slice} />;
       }}
     </div>
   );
@@ -80,7 +80,14 @@ function Working(props: { state: State }): Node {
         <h1 class="headline quiet">
           {() => state.hasTwo() ? "Comparing…" : "Looking for trouble…"}
         </h1>
-        <ProgressBar done={state.answer.progress} text={state.hasTwo() ? "Tensors compared" : "Tensors looked at"} />
+        <ProgressBar
+          done={state.answer.progress}
+          text={() => {
+            if (!state.hasTwo()) return "Tensors looked at";
+            // What is left is not counted in tensors, and takes its time in long runs.
+            return (state.answer.progress() ?? 0) < 0.99 ? "Tensors compared" : "Finding where they part";
+          }}
+        />
       </div>
       <div class="skeleton">
         {[38, 70, 52, 61, 45].map((width) => <div class="bone" style={{ width: `${width}%` }}></div>)}
@@ -89,7 +96,7 @@ function Working(props: { state: State }): Node {
   );
 }
 
-export function place_patch(place: PlaceRef, side: "a" | "b") {
+export function place_patch(place: PlaceRef, side: "a" | "b", slice: string | null = null) {
   return {
     view: "tensor",
     side,
@@ -98,15 +105,16 @@ export function place_patch(place: PlaceRef, side: "a" | "b") {
     step: place.step,
     rank: place.rank,
     call: place.call,
+    ...(slice === null ? {} : { params: { slice, at: null, zoom: null, t: null, fold: null } }),
   } as const;
 }
 
-function open_place(state: State, place: PlaceRef): void {
+function open_place(state: State, place: PlaceRef, slice: string | null = null): void {
   if (place.event_a === null && place.event_b === null) return;
-  state.go(place_patch(place, place.event_a === null ? "b" : "a"));
+  state.go(place_patch(place, place.event_a === null ? "b" : "a", slice));
 }
 
-function Report(props: { state: State; answer: Answer; at: number }): Node {
+function Report(props: { state: State; answer: Answer; at: number; slice: Signal<string | null> }): Node {
   const { state, answer, at } = props;
   const place = answer.places[at] ?? answer.places[0];
   const tone = verdict_class(answer.verdict);
@@ -122,21 +130,34 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
           <span class={`chip big ${tone}`}>{answer.verdict}</span>
           <span class="muted">{answer.coverage}</span>
         </div>
-        <h1 class="headline">{answer.verdict === "healthy" ? "Nothing looks wrong" : answer.headline}</h1>
+        <h1 class="headline">{headline_of(state, answer)}</h1>
         {answer.of === "diff" ? <Coverage answer={answer} /> : null}
       </div>
-      {answer.of === "check" || answer.of === "diff" ? <Strip state={state} place={place ?? null} /> : null}
+      {answer.of === "files"
+        ? null
+        : () => state.timeline()?.modules.length === 0 ? null : <Strip state={state} place={place ?? null} />}
       <div class={isAlone ? "answer-columns one-column" : "answer-columns"}>
         <div class="answer-main">
           {place
-            ? <PlaceCard state={state} place={place} answer={answer} />
+            ? <PlaceCard state={state} place={place} answer={answer} slice={props.slice} />
             : (
-              <Empty title={kGoodTitles[answer.verdict] ?? "There is nothing to show"}>
-                {answer.verdict === "nothing"
+              <Empty title={empty_title(answer)}>
+                {answer.verdict !== "nothing"
+                  ? <Ways state={state} />
+                  : state.hasTwo.peek()
                   ? "No tensor of one side has a partner on the other. Give the modules' names with --map, or look at each side alone."
-                  : <Ways state={state} />}
+                  : [
+                    "Tensors come into a recording by ",
+                    <code>tenscope run</code>,
+                    ", ",
+                    <code>tenscope.trace(model)</code>,
+                    " or ",
+                    <code>run.record(name, value)</code>,
+                    ".",
+                  ]}
               </Empty>
             )}
+          {place ? null : notes_of(answer)}
           {answer.of === "check" || answer.of === "diff" ? <Numbers state={state} /> : null}
           {answer.settings.length > 0
             ? (
@@ -145,13 +166,7 @@ function Report(props: { state: State; answer: Answer; at: number }): Node {
               </Section>
             )
             : null}
-          {answer.notes.length > 0
-            ? (
-              <Section title="Notes">
-                <ul class="plain">{answer.notes.map((text) => <li>{text}</li>)}</ul>
-              </Section>
-            )
-            : null}
+          {place ? notes_of(answer) : null}
         </div>
         <div class="answer-side" hidden={isAlone}>
           {others > 0
@@ -263,9 +278,29 @@ const kGoodTitles: Record<string, string> = {
   equal: "All that both have is equal, bit for bit",
   noise: "Nothing but rounding noise",
   healthy: "tenscope check finds nothing",
-  nothing: "Nothing could be compared",
+  unhealthy: "tenscope check finds nothing in what is there",
   unknown: "Not enough was kept to say more",
 };
+
+function headline_of(state: State, answer: Answer): string {
+  if (answer.verdict !== "healthy") return answer.headline;
+  const hasFailed = state.session.peek()?.sides.some((side) => side.state === "failed");
+  return hasFailed ? "The values look healthy, but the program failed" : "Nothing looks wrong";
+}
+
+function empty_title(answer: Answer): string {
+  if (answer.verdict === "nothing") return answer.of === "check" ? "Nothing was recorded" : "Nothing could be compared";
+  return kGoodTitles[answer.verdict] ?? "There is nothing to show";
+}
+
+function notes_of({ notes }: Answer): Child {
+  if (notes.length === 0) return null;
+  return (
+    <Section title="Notes">
+      <ul class="plain">{notes.map((text) => <li>{text}</li>)}</ul>
+    </Section>
+  );
+}
 
 /** Where to go on from a recording that nothing is wrong with. */
 function Ways(props: { state: State }): Node {
@@ -294,12 +329,13 @@ function Section(props: { title: string; count?: string; children?: Child }): No
   );
 }
 
-function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node {
+function PlaceCard(props: { state: State; place: Place; answer: Answer; slice: Signal<string | null> }): Node {
   const { state, place, answer } = props;
   const last = place.last_agreeing;
   const two = state.hasTwo.peek();
   const isThere = place.event_a !== null || place.event_b !== null;
-  const picture = isThere ? <Picture state={state} place={place} answer={answer} /> : null;
+  props.slice.set(null);
+  const picture = isThere ? <Picture state={state} place={place} answer={answer} slice={props.slice} /> : null;
   return (
     <section class={`card ${answer.of === "files" ? "" : verdict_class(answer.verdict)}`}>
       <header class="card-head">
@@ -333,7 +369,7 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
       <div class="card-links">
         {place.event_a !== null
           ? (
-            <a class="button primary" href={state.href(place_patch(place, "a"))}>
+            <a class="button primary" href={() => state.href(place_patch(place, "a", props.slice()))}>
               {two && place.event_b !== null ? "Look at both, side by side" : "Look at the tensor"}
               <kbd>Enter</kbd>
             </a>
@@ -341,7 +377,7 @@ function PlaceCard(props: { state: State; place: Place; answer: Answer }): Node 
           : null}
         {place.event_b !== null && place.event_a === null
           ? (
-            <a class="button primary" href={state.href(place_patch(place, "b"))}>
+            <a class="button primary" href={() => state.href(place_patch(place, "b", props.slice()))}>
               Look at the second run's tensor<kbd>Enter</kbd>
             </a>
           )
@@ -446,282 +482,4 @@ function Coverage(props: { answer: Answer }): Node {
       </div>
     </div>
   );
-}
-
-// The modules in the order of their calls: forward above backward above parameters.
-
-interface StripCell {
-  x0: number;
-  x1: number;
-  level: number;
-  module: number;
-  isLeaf: boolean;
-}
-
-/** Leaves side by side, and above each the modules that it lies in; nobody is deeper than `levels`. */
-export function strip_layout(
-  modules: readonly ModulePath[],
-  most: number,
-): { cells: StripCell[]; leaves: number; levels: number } {
-  const nested = nest(modules);
-  const levels = Math.min(most, nested.reduce((deepest, each) => Math.max(deepest, each.level), 0));
-  const cells: StripCell[] = [];
-  const open: StripCell[] = [];
-  let leaves = 0;
-  nested.forEach(({ level, hasMore }, module) => {
-    while (open.length > 0 && open[open.length - 1]!.level >= level) open.pop()!.x1 = leaves;
-    const cell = { x0: leaves, x1: leaves + 1, level, module, isLeaf: !hasMore };
-    if (hasMore) open.push(cell);
-    else leaves++;
-    if (!hasMore || level < levels) cells.push(cell);
-  });
-  for (const cell of open) cell.x1 = leaves;
-  return { cells, leaves, levels };
-}
-
-const kBand = 5;
-const kLeaf = 22;
-
-function Strip(props: { state: State; place: Place | null }): Node {
-  const { state, place } = props;
-  const step = computed(() => {
-    const timeline = state.timeline();
-    if (!timeline) return -1;
-    // Where nothing is wrong the last step tells the most.
-    const wanted = state.route().step ?? place?.step ?? timeline.steps[timeline.steps.length - 1] ?? 0;
-    const at = step_place(timeline, wanted);
-    return at >= 0 ? at : 0;
-  });
-  const plan = computed(() => {
-    const timeline = state.timeline();
-    if (!timeline || timeline.modules.length === 0) return null;
-    const byPhase = [0, 1, 2].map(() => new Int32Array(timeline.modules.length).fill(-1));
-    const { cells } = timeline;
-    for (let i = 0; i < cells.module.length; i++) {
-      if (cells.step[i] === step()) byPhase[cells.phase[i]!]![cells.module[i]!] = i;
-    }
-    const phases = [0, 1, 2].filter((phase) => byPhase[phase]!.some((i) => i >= 0));
-    return { ...strip_layout(timeline.modules, 6), byPhase, phases, timeline };
-  });
-  const rowHeight = (levels: number) => levels * (kBand + 1) + kLeaf;
-  const kLabel = 76;
-  let canvas: HTMLCanvasElement | null = null;
-  const find = (x: number, y: number) => {
-    const now = plan.peek();
-    if (!now || !canvas) return null;
-    const height = rowHeight(now.levels);
-    const row = Math.floor(y / (height + 6));
-    const phase = now.phases[row];
-    if (phase === undefined || x < kLabel) return null;
-    const leaf = (x - kLabel) / (canvas.clientWidth - kLabel) * now.leaves;
-    const inside = y - row * (height + 6);
-    const level = inside >= now.levels * (kBand + 1) ? Infinity : Math.floor(inside / (kBand + 1));
-    let found: StripCell | null = null;
-    for (const cell of now.cells) {
-      if (leaf < cell.x0 || leaf >= cell.x1) continue;
-      if (level === Infinity ? cell.isLeaf : cell.level === level && !cell.isLeaf) found = cell;
-    }
-    if (!found) return null;
-    return {
-      module: now.timeline.modules[found.module]!,
-      cell: now.byPhase[phase]![found.module]!,
-      phase,
-      timeline: now.timeline,
-    };
-  };
-  return (
-    <section class="section strip-section">
-      <h2>
-        {() =>
-          state.session()?.has_modules === false
-            ? "Values in the order of their recording"
-            : "Modules in the order of their calls"}
-        <span class="muted">
-          {() => {
-            const now = plan();
-            return now
-              ? `step ${step_text(now.timeline, step())}, coloured by ${
-                state.hasTwo() ? "what each one adds" : "the size of what each one gives, NaN and Inf in magenta"
-              }`
-              : "";
-          }}
-        </span>
-        {() => state.hasTwo() ? <AddsLegend /> : null}
-      </h2>
-      <div
-        class="strip"
-        style={{
-          height: () => {
-            const now = plan();
-            return `${now ? now.phases.length * (rowHeight(now.levels) + 6) + 16 : 84}px`;
-          },
-        }}
-      >
-        {() => state.timeline() === null ? <div class="bone strip-bone"></div> : null}
-        <Canvas
-          label="Modules in the order of their calls"
-          follow={() => [plan(), state.theme()]}
-          ref={(element) => canvas = element}
-          draw={(g, width) => {
-            const now = plan.peek();
-            if (!now) return;
-            draw_strip(g, width, now, paints(state.theme.peek()), kLabel, rowHeight(now.levels), place);
-          }}
-        />
-      </div>
-    </section>
-  );
-
-  function draw_strip(
-    g: CanvasRenderingContext2D,
-    width: number,
-    now: NonNullable<ReturnType<typeof plan.peek>>,
-    p: ReturnType<typeof paints>,
-    label: number,
-    height: number,
-    flagged: Place | null,
-  ): void {
-    const unit = (width - label) / Math.max(1, now.leaves);
-    const gap = unit > 4 ? 1 : 0;
-    now.phases.forEach((phase, row) => {
-      const top = row * (height + 6);
-      g.fillStyle = p.muted;
-      g.font = `11px ${p.font}`;
-      g.textBaseline = "middle";
-      g.fillText(kPhaseWords[phase]!, 0, top + height - kLeaf / 2);
-      for (const cell of now.cells) {
-        const i = now.byPhase[phase]![cell.module]!;
-        const y = cell.isLeaf ? top + now.levels * (kBand + 1) : top + cell.level * (kBand + 1);
-        // A leaf that lies less deep fills the bands above it, too.
-        const y0 = cell.isLeaf ? Math.min(y, top + Math.min(cell.level, now.levels) * (kBand + 1)) : y;
-        const tall = cell.isLeaf ? y + kLeaf - y0 : kBand;
-        const x = label + cell.x0 * unit;
-        const wide = Math.max(0.5, (cell.x1 - cell.x0) * unit - gap);
-        g.fillStyle = i < 0 ? p.back : cell_color(now.timeline, i, p);
-        if (i < 0) {
-          g.strokeStyle = p.line;
-          g.strokeRect(x + 0.5, y0 + 0.5, Math.max(0, wide - 1), tall - 1);
-        } else g.fillRect(x, y0, wide, tall);
-        const isFirst = flagged && cell.module === module_of(now.timeline, flagged) && i >= 0 &&
-          now.timeline.cells.verdict[i] === Verdict.starts;
-        if (isFirst) {
-          g.strokeStyle = p.ink;
-          g.lineWidth = 1.5;
-          g.strokeRect(x - 0.5, y0 - 0.5, wide + 1, tall + 1);
-          g.lineWidth = 1;
-        }
-        if (i >= 0 && now.timeline.cells.bad[i]! > 0) {
-          g.fillStyle = p.bad;
-          g.fillRect(x, y0, wide, Math.min(tall, 3));
-        }
-      }
-    });
-    // Names of the outermost modules that have room, below.
-    g.fillStyle = p.muted;
-    g.font = `10.5px ${p.mono}`;
-    g.textBaseline = "top";
-    let free = label;
-    const outermost = now.cells.filter((cell) => cell.level === 1 && !cell.isLeaf).length;
-    const named = now.levels > 1 && outermost < 2 ? 2 : 1;
-    for (const cell of now.cells) {
-      if (cell.level !== named && !(cell.isLeaf && cell.level < named)) continue;
-      const module = now.timeline.modules[cell.module]!;
-      const text = module.path.split(".").slice(-2).join(".") || module.root;
-      const x = label + cell.x0 * unit;
-      const room = (cell.x1 - cell.x0) * unit - 4;
-      if (x < free || g.measureText(text).width > room) continue;
-      g.fillText(text, x, now.phases.length * (height + 6));
-      free = x + g.measureText(text).width + 6;
-    }
-    if (!canvas) return;
-    canvas.onpointermove = (event) => {
-      const hit = find(event.offsetX, event.offsetY);
-      canvas!.classList.toggle("pointing", hit !== null && hit.cell >= 0);
-      if (!hit) return hide_tip();
-      show_tip(
-        event.clientX,
-        event.clientY,
-        <CellTip
-          timeline={hit.timeline}
-          cell={hit.cell}
-          module={hit.timeline.modules.indexOf(hit.module)}
-          phase={hit.phase}
-        />,
-      );
-    };
-    canvas.onpointerleave = () => hide_tip();
-    canvas.onclick = (event) => {
-      const hit = find(event.offsetX, event.offsetY);
-      if (hit && hit.cell >= 0) open_cell(state, hit.timeline, hit.cell);
-    };
-  }
-}
-
-function module_of(timeline: Timeline, place: Place): number {
-  return timeline.modules.findIndex((module) =>
-    module.path === place.module && (place.root === "" || module.root === place.root)
-  );
-}
-
-function cell_color(timeline: Timeline, i: number, p: ReturnType<typeof paints>): string {
-  const { cells } = timeline;
-  const verdict = cells.verdict[i]!;
-  if (verdict === Verdict.none) return cells.bad[i]! > 0 ? p.bad : quiet_color(p.theme, num(cells.size[i]), 1e-4, 1e4);
-  return adds_color(p, verdict, num(cells.adds[i]));
-}
-
-export function AddsLegend(): Node {
-  return (
-    <span class="legend inline">
-      <LegendItem swatch="equal" text="bit-equal" />
-      <LegendItem swatch="noise" text="noise" />
-      <LegendItem swatch="carries" text="passes it on" />
-      <LegendItem swatch="ramp-heat" text="adds its share, up to all" />
-      <LegendItem swatch="alone" text="one side only" />
-      <LegendItem swatch="unknown" text="unknown" />
-    </span>
-  );
-}
-
-export function CellTip(props: { timeline: Timeline; cell: number; module: number; phase: number }): Node {
-  const { timeline, cell } = props;
-  const module = timeline.modules[props.module]!;
-  const { cells } = timeline;
-  const title = <span class="mono">{module.path || module.root}</span>;
-  if (cell < 0) return <TipRows title={title} rows={[["", `nothing recorded (${kPhaseWords[props.phase] ?? ""})`]]} />;
-  const adds = num(cells.adds[cell]);
-  return (
-    <TipRows
-      title={title}
-      rows={[
-        ["class", module.class],
-        ["step", step_text(timeline, cells.step[cell]!)],
-        ["phase", kPhaseWords[cells.phase[cell]!] ?? ""],
-        ["verdict", verdict_word(cells.verdict[cell]!)],
-        ["error", Number.isNaN(num(cells.error[cell])) ? "" : number_text(num(cells.error[cell]))],
-        [
-          "adds",
-          Number.isNaN(adds) || cells.verdict[cell]! < Verdict.follows ? "" : `${Math.round(adds * 100)} % of it`,
-        ],
-        ["largest", Number.isNaN(num(cells.size[cell])) ? "" : number_text(num(cells.size[cell]))],
-        ["NaN, Inf", cells.bad[cell]! > 0 ? <span class="bad-text">{count_text(cells.bad[cell]!)}</span> : ""],
-        ["renamed", module.renamed ?? ""],
-      ]}
-    />
-  );
-}
-
-export function open_cell(state: State, timeline: Timeline, cell: number): void {
-  const { cells } = timeline;
-  const event = cells.event[cell];
-  if (event === null || event === undefined) return;
-  state.go({
-    view: "tensor",
-    side: cell_side(timeline, cell),
-    event,
-    step: timeline.steps[cells.step[cell]!] ?? null,
-    name: null,
-    rank: null,
-    call: null,
-  });
 }

@@ -3,7 +3,7 @@
 import { h } from "../lib/jsx.ts";
 import { computed, effect, onEnd, signal } from "../lib/signals.ts";
 import { Canvas } from "../lib/virtual.tsx";
-import { paints } from "../lib/paint.ts";
+import { paints, text_scale } from "../lib/paint.ts";
 import { hide_tip, show_tip, TipRows } from "../lib/tip.tsx";
 import { count_text, seconds_text } from "../lib/text.ts";
 import { color_at, ink_on, ramp, to_css } from "../lib/colors.ts";
@@ -83,11 +83,13 @@ export function CallsView(state: State): Node {
   const scrollTop = signal(0);
   let canvas: HTMLCanvasElement | null = null;
 
-  const find = (x: number, y: number): CallEntry | null => {
+  const find = (event: MouseEvent): CallEntry | null => {
+    const [x, y] = [event.offsetX / text_scale(), event.offsetY / text_scale()];
     const depth = Math.floor((y - kAxis + scrollTop.peek()) / kRow);
     const [from, to] = range.peek();
-    const time = from + x / (canvas?.clientWidth ?? 1) * (to - from);
-    const slack = (to - from) / (canvas?.clientWidth ?? 1);
+    const width = (canvas?.clientWidth ?? 1) / text_scale();
+    const time = from + x / width * (to - from);
+    const slack = (to - from) / width;
     for (const call of calls.peek()?.calls ?? []) {
       if (call.depth === depth && time >= call.start && time <= Math.max(end_of(call), call.start + slack)) return call;
     }
@@ -225,10 +227,10 @@ export function CallsView(state: State): Node {
         const [w0, w1] = whole.peek();
         const kept = Math.max(w0 - from, Math.min(w1 - to, shift));
         set_range(from + kept, to + kept);
-        scrollTop.set(clamp_top(held.top - (event.clientY - held.y), element.clientHeight));
+        scrollTop.set(clamp_top(held.top - (event.clientY - held.y) / text_scale(), element.clientHeight));
         return hide_tip();
       }
-      const call = find(event.offsetX, event.offsetY);
+      const call = find(event);
       hovered.set(call);
       element.classList.toggle("pointing", call !== null);
       if (!call) return hide_tip();
@@ -255,7 +257,7 @@ export function CallsView(state: State): Node {
     });
     element.addEventListener("click", (event) => {
       if (isMoved) return;
-      const call = find(event.offsetX, event.offsetY);
+      const call = find(event);
       if (!call) return;
       if (selected.peek() === call) open(call);
       else into(call);
@@ -268,7 +270,7 @@ export function CallsView(state: State): Node {
   };
   const clamp_top = (top: number, height: number) => {
     const deepest = (calls.peek()?.calls ?? []).reduce((most, call) => Math.max(most, call.depth), 0);
-    return Math.max(0, Math.min(top, (deepest + 1) * kRow + kAxis - height));
+    return Math.max(0, Math.min(top, (deepest + 1) * kRow + kAxis - height / text_scale()));
   };
   onEnd(hide_tip);
   return (

@@ -1,7 +1,7 @@
 // What the answer shows at a glance: a picture of the tensor that it is about, and the numbers of a recording over steps.
 
 import { h } from "../lib/jsx.ts";
-import { computed, effect, signal } from "../lib/signals.ts";
+import { computed, effect, type Signal, signal } from "../lib/signals.ts";
 import { Canvas } from "../lib/virtual.tsx";
 import { paints } from "../lib/paint.ts";
 import { number_text } from "../lib/text.ts";
@@ -56,12 +56,17 @@ function to_bad(detail: EventDetail): number {
 }
 
 /** The tensor of a place as a small heat map, which leads to its worst element. */
-export function Picture(props: { state: State; place: Place; answer: Answer }): Node {
+export function Picture(
+  props: { state: State; place: Place; answer: Answer; slice: Signal<string | null> },
+): Node {
   const { state, place, answer } = props;
   const seen = signal<Seen | string | null>(null);
   effect(() => {
     const abort = new AbortController();
-    look(state, place, answer, abort.signal).then((now) => seen.set(now), () => {
+    look(state, place, answer, abort.signal).then((now) => {
+      seen.set(now);
+      props.slice.set(typeof now === "string" ? null : now.slice);
+    }, () => {
       if (!abort.signal.aborted) seen.set("");
     });
     return () => abort.abort();
@@ -95,7 +100,7 @@ export function Picture(props: { state: State; place: Place; answer: Answer }): 
           draw={(g, width, height) => {
             const now = seen.peek(), of = scale.peek();
             if (now === null || typeof now === "string" || of === null || now.tile.width === 0) return;
-            const ratio = globalThis.devicePixelRatio || 1;
+            const ratio = g.getTransform().a;
             const small = reduce_tile(
               now.tile,
               reduction(now.tile.height, height * ratio),

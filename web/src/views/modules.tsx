@@ -187,7 +187,7 @@ function marks(node: ModuleNode, standing: Standing | undefined): Node[] {
 }
 
 const kColumns =
-  "minmax(260px, 1.6fr) minmax(90px, 0.7fr) 60px 84px 84px 82px 64px minmax(100px, 0.7fr) minmax(100px, 0.7fr)";
+  "minmax(260px, 36rem) minmax(90px, 0.7fr) 60px 84px 84px 82px 64px minmax(100px, 0.7fr) minmax(100px, 0.7fr)";
 
 interface TreeProps {
   state: State;

@@ -78,7 +78,7 @@ export function RunsView(state: State): Node {
         <h1>{() => list() ? plural(list()!.length, "recording") : "Recordings"}</h1>
         <input
           type="search"
-          placeholder="Filter: name, command, state"
+          placeholder="Filter"
           aria-label="Filter recordings"
           ref={(element) => input = element}
           onInput={(event) => filter.set((event.currentTarget as HTMLInputElement).value)}

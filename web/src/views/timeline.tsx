@@ -2,7 +2,7 @@
 
 import { h } from "../lib/jsx.ts";
 import { computed, effect, onEnd, signal, untrack } from "../lib/signals.ts";
-import { adds_color, error_color, num, type Paints, paints, size_color } from "../lib/paint.ts";
+import { adds_color, error_color, num, type Paints, paints, size_color, text_scale } from "../lib/paint.ts";
 import { build_matrix, nest, step_place, step_text } from "../lib/matrix.ts";
 import { hide_tip, show_tip } from "../lib/tip.tsx";
 import { ink_of } from "../lib/colors.ts";
@@ -10,7 +10,7 @@ import { count_text, number_text } from "../lib/text.ts";
 import { module_key, type State } from "../state.ts";
 import { type Timeline, Verdict, verdict_word } from "../types.ts";
 import { Choice, Empty, Failure, LegendItem, Skeleton } from "../parts.tsx";
-import { AddsLegend, CellTip, open_cell } from "./answer.tsx";
+import { AddsLegend, CellTip, open_cell } from "./cells.tsx";
 
 type ColorBy = "adds" | "error" | "bad" | "size";
 type PhaseChoice = "all" | "0" | "1" | "2";
@@ -113,14 +113,20 @@ export function TimelineView(state: State): Node {
       {space}
     </div>
   ) as HTMLElement;
-  const observer = new ResizeObserver(() => size.set({ width: scroller.clientWidth, height: scroller.clientHeight }));
+  const observer = new ResizeObserver(() =>
+    size.set({ width: scroller.clientWidth / text_scale(), height: scroller.clientHeight / text_scale() })
+  );
   observer.observe(scroller);
   onEnd(() => observer.disconnect());
 
   effect(() => {
     const now = matrix();
-    space.style.setProperty("height", `${kHead + rows().shown.length * kRow + 8}px`);
-    space.style.setProperty("width", `${now && zoom() > 1 ? gutter() + now.columns * columnWidth() + 12 : 1}px`);
+    size();
+    space.style.setProperty("height", `${text_scale() * (kHead + rows().shown.length * kRow + 8)}px`);
+    space.style.setProperty(
+      "width",
+      `${text_scale() * (now && zoom() > 1 ? gutter() + now.columns * columnWidth() + 12 : 1)}px`,
+    );
   });
   effect(() => {
     size();
@@ -158,10 +164,13 @@ export function TimelineView(state: State): Node {
     if (row >= 0) untrack(() => show_row(row));
   });
 
+  const pixels = () => (devicePixelRatio || 1) * text_scale();
+
   function show_row(row: number): void {
     const top = row * kRow;
-    const height = scroller.clientHeight - kHead;
-    if (top < scroller.scrollTop || top + kRow > scroller.scrollTop + height) scroller.scrollTop = top - height / 2;
+    const height = scroller.clientHeight / text_scale() - kHead;
+    const [, dy] = scroll();
+    if (top < dy || top + kRow > dy + height) scroller.scrollTop = text_scale() * (top - height / 2);
   }
 
   function color(timeline: Timeline, i: number, p: Paints): string {
@@ -180,16 +189,20 @@ export function TimelineView(state: State): Node {
     }
   }
 
-  /** The context of a canvas of the window's size, cleared, in CSS pixels. */
+  function scroll(): [x: number, y: number] {
+    return [scroller.scrollLeft / text_scale(), scroller.scrollTop / text_scale()];
+  }
+
+  /** The context of a canvas of the window's size, cleared, in CSS pixels times `text_scale`, as all lengths here are. */
   function begin(of: HTMLCanvasElement): CanvasRenderingContext2D | null {
     const { width, height } = size.peek();
-    const ratio = devicePixelRatio || 1;
+    const ratio = pixels();
     const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (of.width !== w || of.height !== h) {
       of.width = w;
       of.height = h;
-      of.style.setProperty("width", `${width}px`);
-      of.style.setProperty("height", `${height}px`);
+      of.style.setProperty("width", `${width * text_scale()}px`);
+      of.style.setProperty("height", `${height * text_scale()}px`);
     }
     const g = of.getContext("2d");
     g?.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -203,14 +216,15 @@ export function TimelineView(state: State): Node {
     if (!g || !matrix.peek()) return;
     const p = paints(state.theme.peek());
     const [left, unit] = [gutter.peek(), columnWidth.peek()];
+    const [dx, dy] = scroll();
     g.beginPath();
     g.rect(0, kHead, width, height - kHead);
     g.save();
     g.clip();
     for (const at of [hover.peek(), cursor.peek()]) {
       if (!at) continue;
-      const y = kHead + at.row * kRow - scroller.scrollTop;
-      const x = left + at.column * unit - scroller.scrollLeft;
+      const y = kHead + at.row * kRow - dy;
+      const x = left + at.column * unit - dx;
       g.fillStyle = p.accent;
       g.globalAlpha = 0.14;
       g.fillRect(0, y, left - 4, kRow);
@@ -233,13 +247,15 @@ export function TimelineView(state: State): Node {
     g.fillRect(0, 0, width, height);
     const left = gutter.peek();
     const unit = columnWidth.peek();
-    const [dx, dy] = [scroller.scrollLeft, scroller.scrollTop];
+    const [dx, dy] = scroll();
     const { shown, place, nested } = rows.peek();
     const firstRow = Math.floor(dy / kRow);
     const lastRow = Math.min(shown.length, Math.ceil((dy + height - kHead) / kRow));
     const firstColumn = Math.floor(dx / unit);
     const lastColumn = Math.min(now.columns, Math.ceil((dx + width - left) / unit));
     const gap = unit >= 5 ? 1 : 0;
+    // Edges between pixels would be seen as stripes.
+    const snap = (x: number) => Math.round(x * pixels()) / pixels();
     const chosen = state.route.peek();
     const chosenStep = chosen.step === null ? -1 : Math.floor(step_place(timeline, chosen.step) / now.bin);
     g.save();
@@ -254,12 +270,13 @@ export function TimelineView(state: State): Node {
       for (let column = firstColumn; column < lastColumn; column++) {
         const i = now.at[row * now.columns + column]!;
         if (i < 0) continue;
-        const x = left + column * unit - dx;
+        const x = snap(left + column * unit - dx);
+        const wide = snap(left + (column + 1) * unit - dx) - x - gap;
         g.fillStyle = color(timeline, i, p);
-        g.fillRect(x, y + 1, unit - gap, kRow - 2);
+        g.fillRect(x, y + 1, wide, kRow - 2);
         if (timeline.cells.bad[i]! > 0 && by.peek() !== "bad") {
           g.fillStyle = p.bad;
-          g.fillRect(x, y + kRow - 4, unit - gap, 3);
+          g.fillRect(x, y + kRow - 4, wide, 3);
         }
         const text = unit >= kTextWidth ? cell_text(timeline, i, by.peek()) : "";
         if (text !== "") {
@@ -271,19 +288,22 @@ export function TimelineView(state: State): Node {
       }
     }
     g.textAlign = "left";
-    // Each place that starts a difference has a frame, the first one a flag.
+    // Each place that starts a difference has a frame, narrow ones beside each other have one in common; the first has a flag.
+    g.strokeStyle = p.ink;
+    g.lineWidth = 1.5;
+    const most = unit < 12 ? lastColumn : 1;
     for (let row = firstRow; row < lastRow; row++) {
       for (let column = firstColumn; column < lastColumn; column++) {
-        const i = now.at[row * now.columns + column]!;
-        if (i < 0 || timeline.cells.verdict[i] !== Verdict.starts) continue;
-        g.strokeStyle = p.ink;
-        g.lineWidth = 1.5;
-        g.strokeRect(
-          left + column * unit - dx - 0.25,
-          kHead + row * kRow - dy + 0.75,
-          Math.max(3, unit - gap),
-          kRow - 1.5,
-        );
+        let count = 0;
+        while (count < most && column + count < lastColumn) {
+          const i = now.at[row * now.columns + column + count]!;
+          if (i < 0 || timeline.cells.verdict[i] !== Verdict.starts) break;
+          count++;
+        }
+        if (count === 0) continue;
+        const wide = Math.max(3, count * unit - gap);
+        g.strokeRect(left + column * unit - dx - 0.25, kHead + row * kRow - dy + 0.75, wide, kRow - 1.5);
+        column += count - 1;
       }
     }
     if (chosenStep >= 0) {
@@ -376,9 +396,10 @@ export function TimelineView(state: State): Node {
     const now = matrix.peek();
     if (!now) return null;
     const box = canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const row = y < kHead ? -1 : Math.floor((y - kHead + scroller.scrollTop) / kRow);
-    const column = x < gutter.peek() ? -1 : Math.floor((x - gutter.peek() + scroller.scrollLeft) / columnWidth.peek());
+    const [x, y] = [(event.clientX - box.left) / text_scale(), (event.clientY - box.top) / text_scale()];
+    const [dx, dy] = scroll();
+    const row = y < kHead ? -1 : Math.floor((y - kHead + dy) / kRow);
+    const column = x < gutter.peek() ? -1 : Math.floor((x - gutter.peek() + dx) / columnWidth.peek());
     if (row >= rows.peek().shown.length || column >= now.columns) return null;
     return { row, column, cell: row >= 0 && column >= 0 ? now.at[row * now.columns + column]! : -1 };
   }
