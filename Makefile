@@ -39,7 +39,7 @@ compile: tools
 	@echo "==> building (build/release)"
 	@cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) > build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
 	@rm -f build-configure.log
-	@cmake --build build/release
+	@MAKEFLAGS= cmake --build build/release  # ninja has jobs of its own
 
 .PHONY: build
 build: tools  ## build the core, the command line and the Python package (editable, in .venv)
