@@ -53,8 +53,7 @@ std::string layout_note_in_words(const DiffNote& note) {
   if (note.kind == DiffNote::Kind::OnlyByRanks)
     return fmt::format(
         "ranks were compared one by one, and no whole tensors, as is done for up to {} ranks: work that the ranks "
-        "share "
-        "in another way (gradients averaged at another moment) differs as well",
+        "share in another way (gradients averaged at another moment) differs as well",
         note.count);
   return fmt::format("the parts of {}{} could not be put together: this says nothing of them", note.subject,
                      note.count > 1 ? fmt::format(" and {}", plural(note.count - 1, "more tensor")) : "");
