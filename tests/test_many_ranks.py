@@ -62,6 +62,17 @@ def test_few_open_files_suffice(run, tmp_path):
     assert done.stdout.strip() == f"{[100.0 * rank + 1 for rank in range(RANKS)]} []", done.stderr
 
 
+def test_where_all_ranks_of_many_differ_no_wholes_are_put_together(tmp_path):
+    in_module = {"io": "output", "phase": "forward", "scope": "fc", "root": "Net#0", "cls": "Linear"}
+    for name, wrong in (("a", 0), ("b", 1)):
+        for rank in range(17):
+            with tenscope.Run(tmp_path, name=name, rank=rank, world_size=17, join=rank > 0, metadata=False) as run:
+                run.record("fc.output", np.full(4, rank + wrong, np.float32), **in_module)
+    told = tenscope_says("diff", tmp_path / "a", tmp_path / "b", code=1)
+    assert "note: ranks were compared one by one, and no whole tensors, as is done for up to 16 ranks" in told
+    assert "ranks 1-16 differ from the same step and phase on" in " ".join(told.split())
+
+
 def test_events_know_their_rank(run):
     recording = tenscope.open(run)
     assert [event.rank for event in recording.find("x", step=2)] == list(range(RANKS))

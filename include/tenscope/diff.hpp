@@ -336,6 +336,7 @@ struct DiffNote {
     NoOutputs,        // neither outputs nor values recorded by hand could be compared: parameters and inputs only
     OtherLayout,      // the runs are laid out differently: `a` against `b`; tensors were put together of their parts
     NotAssembled,     // of `count` tensors, `subject` the first, the parts could not be put together
+    OnlyByRanks,      // whole tensors were not put together: that is tried for runs of up to `count` ranks alike
     HiddenByNoise,    // at `count` places, `subject` the first, noise is nearly as large as the values
     OnlyDescribed,    // `count` values, `subject` the first, are in both runs as a text that describes them,
                       // "<Tokenizer>"

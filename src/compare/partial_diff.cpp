@@ -77,6 +77,7 @@ std::pair<int, int> order_of(const DiffNote& note) {
     case DiffNote::Kind::OtherForm:
     case DiffNote::Kind::OtherLayout:
     case DiffNote::Kind::NotAssembled:
+    case DiffNote::Kind::OnlyByRanks:
     case DiffNote::Kind::InPart:
     case DiffNote::Kind::EndsUnpaired:
       return {0, 0};

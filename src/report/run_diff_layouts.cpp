@@ -50,6 +50,11 @@ std::string layout_note_in_words(const DiffNote& note) {
   if (note.kind == DiffNote::Kind::OtherLayout)
     return fmt::format("the runs are laid out differently, {} against {}: tensors were put together of their parts",
                        note.a, note.b);
+  if (note.kind == DiffNote::Kind::OnlyByRanks)
+    return fmt::format(
+        "ranks were compared one by one, and no whole tensors, as is done for up to {} ranks: work that the ranks "
+        "share in another way (gradients averaged at another moment) differs as well",
+        note.count);
   return fmt::format("the parts of {}{} could not be put together: this says nothing of them", note.subject,
                      note.count > 1 ? fmt::format(" and {}", plural(note.count - 1, "more tensor")) : "");
 }

@@ -445,6 +445,7 @@ std::string note_in_words(const DiffNote& note) {
       return "no output could be compared, only parameters and inputs: this says nothing of what the models compute";
     case DiffNote::Kind::OtherLayout:
     case DiffNote::Kind::NotAssembled:
+    case DiffNote::Kind::OnlyByRanks:
       return layout_note_in_words(note);
     case DiffNote::Kind::HiddenByNoise:
       return fmt::format("the noise that was measured of {}{} is so large that it hides whatever else differs there",
