@@ -190,14 +190,17 @@ class Tab:
 
     def pixel(self, selector: str, x: float, y: float) -> tuple[int, int, int]:
         """The colour of a canvas at a place in CSS pixels."""
+        return self.pixels(selector, [(x, y)])[0]
+
+    def pixels(self, selector: str, places: list[tuple[float, float]]) -> list[tuple[int, int, int]]:
         data = self.page.evaluate(
-            """([s, x, y]) => {
-              const canvas = document.querySelector(s), ratio = devicePixelRatio;
-              return [...canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data];
+            """([s, places]) => {
+              const canvas = document.querySelector(s), g = canvas.getContext("2d"), ratio = devicePixelRatio;
+              return places.map(([x, y]) => [...g.getImageData(x * ratio, y * ratio, 1, 1).data]);
             }""",
-            [selector, x, y],
+            [selector, [[float(x), float(y)] for x, y in places]],
         )
-        return tuple(data[:3])
+        return [tuple(color[:3]) for color in data]
 
     def clipboard(self) -> str:
         return self.page.evaluate("navigator.clipboard.readText()")

@@ -206,7 +206,7 @@ def test_states_say_what_is_missing_and_what_to_do(show, folder, tmp_path):
         pass
     with serving(tmp_path / "empty") as served:
         tab = show(served)
-        tab.until_text(".state-box", "Nothing was recorded")
+        tab.until_text(".state-box", "There is nothing to check")
         assert "tenscope.trace(model)" in tab.text(".state-box") and "partner" not in tab.text("main.view")
         assert tab.one(".strip").count() == 0
     with pytest.raises(RuntimeError), tenscope.Run(tmp_path, name="failed", metadata=False) as run:

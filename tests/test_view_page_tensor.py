@@ -314,10 +314,9 @@ def test_every_nan_and_infinity_in_turn(show, served, tensors):
     for of in ("a", "b"):
         (left, width), (top, height) = tab.until(lambda of=of: geometry(tab, of))
         canvas = f".tv-pane[data-of={of}] canvas.tv-canvas"
-        pixels = {
-            (row, column): tab.pixel(canvas, left + column * width, top + row * height)
-            for row, column in np.ndindex(bad.shape)
-        }
+        cells_of_bad = list(np.ndindex(bad.shape))
+        middles = [(left + column * width, top + row * height) for row, column in cells_of_bad]
+        pixels = dict(zip(cells_of_bad, tab.pixels(canvas, middles), strict=True))
         for index, color in pixels.items():
             value = bad[index]
             want = NAN if np.isnan(value) else POS_INF if value == np.inf else NEG_INF if value == -np.inf else None

@@ -208,6 +208,24 @@ TEST_F(ServerTest, IdleConnectionsAreClosed) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
 }
 
+TEST_F(ServerTest, ARequestThatTricklesInIsCutOff) {
+  start(echo, {.idle = 300ms});
+  Client slow(server->port());
+  std::atomic<bool> is_over = false;
+  std::thread drip([&] {
+    slow.send("GET / HTTP/1.1\r\nX: ");
+    for (int i = 0; i < 250 && !is_over; ++i) {
+      slow.send("a");
+      std::this_thread::sleep_for(20ms);
+    }
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(slow.response(), "");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s) << "each byte has bought it more time";
+  is_over = true;
+  drip.join();
+}
+
 TEST_F(ServerTest, StrangersCannotUseUpTheConnections) {
   start(echo, {.most_connections = 8});
   Client known(server->port());

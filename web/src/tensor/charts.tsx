@@ -5,7 +5,7 @@ import { effect, onEnd, type Read, signal } from "../lib/signals.ts";
 import type { Histogram, Histograms } from "../types.ts";
 import { format_count, format_number } from "./format.ts";
 import { text_scale } from "../lib/paint.ts";
-import { fit_canvas, kSmallFont } from "./draw.ts";
+import { fit_canvas, small_font } from "./draw.ts";
 import { nice_step } from "./scale.ts";
 
 export interface ChartInks {
@@ -159,7 +159,7 @@ export function draw_lines(
     const part = isLog ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
     return bottom - Math.max(0, Math.min(1, part)) * (bottom - top);
   };
-  context.font = kSmallFont;
+  context.font = small_font();
   context.textBaseline = "middle";
   context.textAlign = "right";
   context.strokeStyle = inks.line;
@@ -370,7 +370,7 @@ export function draw_histogram(
   const { plotRight, axis, specials, most } = shape_histogram(all, width);
   const bottom = height - kHistogram.bottom, room = bottom - kHistogram.top;
   const to_x = (value: number): number => kHistogram.left + axis(value) * (plotRight - kHistogram.left);
-  context.font = kSmallFont;
+  context.font = small_font();
   context.lineWidth = 1;
   context.textBaseline = "middle";
   context.textAlign = "right";
@@ -516,7 +516,7 @@ export function draw_ridges(
   for (const step of data.steps) {
     for (const one of [...step.counts, ...(step.b?.counts ?? [])]) if (one > most) most = one;
   }
-  context.font = kSmallFont;
+  context.font = small_font();
   context.textAlign = "right";
   context.textBaseline = "middle";
   const every = Math.max(1, Math.ceil(12 / gap));

@@ -20,7 +20,10 @@ export const gutter = {
     return Math.round(kAxisRoom.top * text_scale());
   },
 };
-export const kSmallFont = "10px system-ui, sans-serif";
+export function small_font(scale = 1): string {
+  return `${10 * scale}px system-ui, sans-serif`;
+}
+
 export const kTextCell = { height: 15, width: 36 };
 // Marks of the tolerance: a green that no map and no sign has.
 const kMarkInk = "rgb(0, 240, 60)";
@@ -202,7 +205,7 @@ export function draw_axes(
   cols: number,
   inks: Inks,
 ): void {
-  context.font = kSmallFont.replace(/^\d+/, (size) => String(Number(size) * text_scale()));
+  context.font = small_font(text_scale());
   context.fillStyle = inks.muted;
   context.strokeStyle = inks.line;
   context.lineWidth = 1;
@@ -458,7 +461,7 @@ export function draw_bar(
   context.strokeRect(left - 0.5, 1.5, right - left + 1, 9);
   context.fillStyle = inks.muted;
   context.strokeStyle = inks.muted;
-  context.font = kSmallFont;
+  context.font = small_font();
   context.textAlign = "center";
   context.textBaseline = "top";
   let lastEnd = -Infinity;

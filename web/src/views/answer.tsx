@@ -119,6 +119,7 @@ function Report(props: { state: State; answer: Answer; at: number; slice: Signal
   const place = answer.places[at] ?? answer.places[0];
   const tone = verdict_class(answer.verdict);
   const others = answer.places.length;
+  const hasStrip = computed(() => state.timeline()?.modules.length !== 0);
   // A list of one place, and nothing beside it, would only take the room of the place itself.
   const isAlone = others === 1 && answer.origin_count <= 1 && answer.renamed.length === 0 &&
     answer.unmatched.length === 0 && !state.source.isEmbedded &&
@@ -133,9 +134,7 @@ function Report(props: { state: State; answer: Answer; at: number; slice: Signal
         <h1 class="headline">{headline_of(state, answer)}</h1>
         {answer.of === "diff" ? <Coverage answer={answer} /> : null}
       </div>
-      {answer.of === "files"
-        ? null
-        : () => state.timeline()?.modules.length === 0 ? null : <Strip state={state} place={place ?? null} />}
+      {answer.of === "files" ? null : () => hasStrip() ? <Strip state={state} place={place ?? null} /> : null}
       <div class={isAlone ? "answer-columns one-column" : "answer-columns"}>
         <div class="answer-main">
           {place
@@ -147,7 +146,7 @@ function Report(props: { state: State; answer: Answer; at: number; slice: Signal
                   : state.hasTwo.peek()
                   ? "No tensor of one side has a partner on the other. Give the modules' names with --map, or look at each side alone."
                   : [
-                    "Tensors come into a recording by ",
+                    "Tensors and numbers come into a recording by ",
                     <code>tenscope run</code>,
                     ", ",
                     <code>tenscope.trace(model)</code>,
@@ -289,7 +288,9 @@ function headline_of(state: State, answer: Answer): string {
 }
 
 function empty_title(answer: Answer): string {
-  if (answer.verdict === "nothing") return answer.of === "check" ? "Nothing was recorded" : "Nothing could be compared";
+  if (answer.verdict === "nothing") {
+    return answer.of === "check" ? "There is nothing to check" : "Nothing could be compared";
+  }
   return kGoodTitles[answer.verdict] ?? "There is nothing to show";
 }
 
