@@ -78,7 +78,7 @@ def check_told(run, lost, is_exact):
     assert (said["events"], said["limit"], said["exact"]) == (loss.events, False, is_exact)
     assert f"{loss.events} event" in cli("show", run, "y", check=2).stderr
     assert cli("diff", run, run, check=1).stdout.startswith("unknown: what was compared agrees, but parts of a run are")
-    assert cli("check", run, check=1).stdout.splitlines()[-1].startswith("not known to be healthy: parts of the run are")
+    assert cli("check", run, check=1).stdout.splitlines()[-1].startswith("not known to be healthy: parts of the run")
     for verb in (["show", run, "x"], ["tree", run], ["export", run, run.parent / "out.npz"]):
         assert str(loss) in cli(*verb).stderr, verb
 

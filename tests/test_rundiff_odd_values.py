@@ -110,7 +110,9 @@ SAME_NUMBERS = [
 def test_a_number_agrees_with_a_tensor_of_no_dimensions(compared, pair):
     for values in ("full", "stats"):
         document, _ = compared(*pair, values)
-        is_rounded = values == "stats" and any(isinstance(x, np.ndarray) and x.dtype.kind in "iu" and x > 2**53 for x in pair)
+        is_rounded = values == "stats" and any(
+            isinstance(x, np.ndarray) and x.dtype.kind in "iu" and x > 2**53 for x in pair
+        )
         expected = ("unknown", 0) if is_rounded else ("noise", 1)
         assert (document["verdict"], document["counts"]["same_values"]) == expected
 
@@ -125,7 +127,9 @@ def test_a_number_and_a_tensor_that_differ(compared):
     assert compared(2**64 - 2, np.array(2**64 - 1, np.uint64))[0]["verdict"] == "differs"
 
 
-@pytest.mark.parametrize(("a", "b", "is_same"), [(2**70, 2.0**70, True), (2**70 + 1, 2.0**70, False), (-INF, -(2**70), False)])
+@pytest.mark.parametrize(
+    ("a", "b", "is_same"), [(2**70, 2.0**70, True), (2**70 + 1, 2.0**70, False), (-INF, -(2**70), False)]
+)
 def test_integers_of_any_size_are_exact_beside_floats(compared, a, b, is_same):
     for pair in ((a, b), (b, a)):
         assert (compared(*pair)[0]["verdict"] == "noise") == is_same
@@ -176,7 +180,8 @@ def test_a_program_that_failed_is_not_healthy(tmp_path):
     document = tenscope_json("check", run.path, check=1)
     assert document["failures"] == ["the program failed: ValueError: boom"] and not document["healthy"]
     first, *_, last = command("check", run.path, check=1).stdout.splitlines()
-    assert first == "the program failed: ValueError: boom" and last.startswith("not healthy: the program failed; 1 tensor")
+    assert first == "the program failed: ValueError: boom"
+    assert last.startswith("not healthy: the program failed; 1 tensor")
     with pytest.raises(SystemExit), tenscope.Run(tmp_path, name="exit") as run:
         run.record("x", np.ones(3))
         raise SystemExit(3)

@@ -132,6 +132,26 @@ TEST_F(AgainstTest, RoundingNoiseIsKeptButNotSuspected) {
   EXPECT_EQ(diff_runs(a, b).verdict, DiffVerdict::Noise);
 }
 
+TEST_F(AgainstTest, NumbersOfOtherTypesAreComparedByValue) {
+  const store::ScratchFolder folder;
+  fs::path reference;
+  {
+    Recorder run(folder.path(), {.name = "a", .strict = true});
+    reference = run.path();
+    run.record({.name = "n"}, EventValue(std::int64_t{1}));
+  }
+  const auto seen = [&](const EventValue& value) {
+    Against fresh(reference, 0, std::nullopt);
+    fresh.saw({.name = "n", .step = 0, .call = 0}, value);
+    return fresh.counts();
+  };
+  EXPECT_EQ(seen(EventValue(std::int64_t{1})).equal, 1U);
+  EXPECT_EQ(seen(EventValue(1.0)).noise, 1U);
+  EXPECT_EQ(seen(EventValue(true)).noise, 1U);
+  EXPECT_EQ(seen(EventValue(1.0 + 0x1p-40)).differs, 1U);
+  EXPECT_EQ(seen(EventValue(std::string("1"))).differs, 1U);
+}
+
 TEST_F(AgainstTest, AReferenceOfStatisticsTellsByItsSketch) {
   std::vector<Step> steps{{ramp(100), ramp(100, 2)}};
   const fs::path a = record("a", steps, Values::Stats);

@@ -4,8 +4,9 @@
 #include <cstdint>
 
 // Every number by which the comparison of two runs tells rounding noise from a mistake, and where it comes from.
-// docs/diff.md says the same in words. "Measured" is: on attention, convolutions and matrix products of up to 2048
-// terms, written in two correct ways. "Chosen" is: such that `make bugs` names every mistake and raises no false alarm.
+// docs/diff.md says the same in words; what belongs together is decided by pairing_thresholds.hpp. "Measured" is: on
+// attention, convolutions and matrix products of up to 2048 terms, written in two correct ways. "Chosen" is: such that
+// `make bugs` names every mistake and raises no false alarm.
 namespace tenscope::compare::thresholds {
 
 // How large may the difference of two correct implementations be, in units of roundoff of the tensor's largest value?

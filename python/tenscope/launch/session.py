@@ -112,18 +112,19 @@ def joined(base: str | os.PathLike[str], given: Mapping[str, object]) -> Run | N
 def open_for_program(steps: bool) -> None:
     """The program records by itself, or steps, perhaps before any module is called."""
     global _is_joined
-    if _is_opening:
-        return
-    if steps and not _is_joined and _run is not None and _run.current_step > 0:
-        _run.step(_run.current_step - 1)  # the optimizer's step was counted, and this is the same one
-    _is_joined |= steps
-    if _run is not None:
-        return
-    try:
-        open_run()
-    except Error as error:
-        set_opener(None)
-        say(f"nothing is recorded: {error}")
+    with _lock:  # another thread may be opening it
+        if _is_opening:
+            return
+        if steps and not _is_joined and _run is not None and _run.current_step > 0:
+            _run.step(_run.current_step - 1)  # the optimizer's step was counted, and this is the same one
+        _is_joined |= steps
+        if _run is not None:
+            return
+        try:
+            open_run()
+        except Error as error:
+            set_opener(None)
+            say(f"nothing is recorded: {error}")
 
 
 def finish(error: BaseException | None) -> tuple[int, int]:
