@@ -89,9 +89,9 @@ class SlotMatcher {
   }
 
  private:
-  using Name = std::tuple<int, TextId, Io>;                // of a tensor in all steps
-  using Kin = std::tuple<std::string, TextId, Io>;         // of a tensor in all layers
-  using Shares = std::map<int, std::vector<std::size_t>>;  // by rank: which part of a whole it has, pass by pass
+  using Name = std::tuple<int, TextId, Io>;                 // of a tensor in all steps
+  using Kin = std::tuple<TextId, std::string, TextId, Io>;  // of a tensor in all layers of a model
+  using Shares = std::map<int, std::vector<std::size_t>>;   // by rank: which part of a whole it has, pass by pass
 
   // How many pairs of arrangements are tried: fewer of large tensors.
   static std::size_t most_pairs(const MatchedSlot& slot) {
@@ -325,8 +325,9 @@ class SlotMatcher {
   }
 
   Kin kin_of(const SlotKey& key) const {
-    const std::string path = key.node < 0 ? "" : table_.tree().nodes[static_cast<std::size_t>(key.node)].path;
-    return {without_numbers(path), key.tail, key.io};
+    if (key.node < 0) return {0, "", key.tail, key.io};
+    const ModuleNode& node = table_.tree().nodes[static_cast<std::size_t>(key.node)];
+    return {node.root, without_numbers(node.path), key.tail, key.io};
   }
 
   static int cost(const std::array<Arrangement, 2>& how) { return how[0].cost + how[1].cost; }
