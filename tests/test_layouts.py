@@ -352,6 +352,25 @@ def test_a_loss_that_the_model_returns(tmp_path, way, is_reversed):
     assert diff(*((wrong, one) if is_reversed else (one, wrong)), check=1)["first_divergence"]["name"] == "output"
 
 
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_loss_of_parts_that_are_not_even(tmp_path, is_reversed):
+    """What the parts weigh is known by the program alone, so that it is not known whether their losses are right."""
+    events = network()
+    for step in events[1:]:
+        step[-1] = ("", "output", "output", np.mean(step[-1][3] ** 2, dtype=np.float32)[...])
+    outputs = {id(step[-1][3]): step[-2][3] for step in events[1:]}
+
+    def cut(name, tensor, _rank, nth):
+        if name == "output":
+            return np.mean(np.array_split(outputs[id(tensor)], 3)[nth] ** 2, dtype=np.float32)[...]
+        return tensor if "weight" in name else np.array_split(tensor, 3)[nth]
+
+    one, three = record_run(tmp_path, "one", 1, 1, whole, events), record_run(tmp_path, "three", 1, 3, cut, events)
+    found = diff(*((three, one) if is_reversed else (one, three)), check=0)
+    assert found["counts"]["compared"] == found["counts"]["first_run"] - 2
+    assert any("could not be put together" in note and "output" in note for note in found["notes"])
+
+
 def test_the_part_of_another_rank(tmp_path):
     events = network()
 

@@ -46,8 +46,7 @@ class Row {
       const Item& item = lane.items[i];
       const int node = node_of(item);
       std::vector<std::size_t>& stack = stacks[item.thread];
-      const bool is_left_out = stack.empty() && !is_in_both(own_node(item));
-      if (item.kind == EventKind::Enter && !is_left_out) {
+      if (item.kind == EventKind::Enter && (!stack.empty() || is_in_both(own_node(item)))) {
         if (stack.empty()) calls.push_back({.node = node, .root = item.root, .call = item.call, .step = item.step});
         stack.push_back(stack.empty() ? calls.size() - 1 : stack.back());
         calls[stack.back()].first_call.try_emplace(node, item.call);

@@ -89,8 +89,9 @@ class SlotMatcher {
   }
 
  private:
-  using Name = std::tuple<int, TextId, Io>;         // of a tensor in all steps
-  using Kin = std::tuple<std::string, TextId, Io>;  // of a tensor in all layers
+  using Name = std::tuple<int, TextId, Io>;                 // of a tensor in all steps
+  using Kin = std::tuple<TextId, std::string, TextId, Io>;  // of a tensor in all layers of a model
+  using Shares = std::map<int, std::vector<std::size_t>>;   // by rank: which part of a whole it has, pass by pass
 
   // How many pairs of arrangements are tried: fewer of large tensors.
   static std::size_t most_pairs(const MatchedSlot& slot) {
@@ -211,14 +212,14 @@ class SlotMatcher {
 
   // Which part of the whole each rank has, in all its passes; empty where all have the same, or none has that of
   // another.
-  static std::map<int, std::vector<std::size_t>> shares(const PartSet& set, const Arrangement& how) {
+  static Shares shares(const PartSet& set, const Arrangement& how) {
     const Assembly& assembly = how.assembly;
     bool is_same = false, is_joined = false;
     for (std::size_t axis = 0; axis < assembly.grid.size(); ++axis) {
       is_same |= assembly.grid[axis] > 1 && assembly.folds[axis].how == Fold::How::Same;
       is_joined |= assembly.grid[axis] > 1 && assembly.folds[axis].how == Fold::How::Join;
     }
-    std::map<int, std::vector<std::size_t>> result;
+    Shares result;
     if (!is_same || !is_joined || std::ranges::any_of(set.parts, &PartTensor::is_declared)) return result;
     std::vector<std::size_t> places(set.parts.size());
     std::iota(places.begin(), places.end(), 0);
@@ -238,15 +239,21 @@ class SlotMatcher {
 
   // Where ranks share the work on the same data (tensor parallel), each of them makes something of its own, and what
   // they put together is the same on all of them. Data lies in another way where those that have the same do all the
-  // same, and those that have other data have results in common. One step that shows it is enough: what ranks should
-  // have in common drifts apart later.
-  bool is_refuted(const SlotKey& input, int run, const MatchedSlot& slot, const Arrangement& how) const {
+  // same, and those that have other data have results in common.
+  bool is_refuted(const SlotKey& input, int run, const MatchedSlot& slot, const Arrangement& how) {
     const PartSet& set = slot.sets[static_cast<std::size_t>(run)];
     const bool is_data = input.node >= 0 && input.io == Io::Input &&
                          (parent_of(input.node) < 0 || is_exact(set.parts.front().item->dtype));
     if (!is_data) return false;
-    const auto share_of = shares(set, how);
+    Shares share_of = shares(set, how);
     if (share_of.empty()) return false;
+    const auto [place, is_new] = have_in_common_.try_emplace({run, std::move(share_of)});
+    if (is_new) place->second = have_results_in_common(run, place->first.second);
+    return place->second;
+  }
+
+  // In any step: what ranks should have in common drifts apart later.
+  bool have_results_in_common(int run, const Shares& share_of) const {
     struct Results {
       std::size_t total = 0, in_common = 0;
       bool do_all_the_same = true;
@@ -261,8 +268,8 @@ class SlotMatcher {
         const auto share = share_of.find(parts.ranks[i]);
         const Item& item = *parts.items[i * parts.passes];
         if (share == share_of.end() || !item.is_tensor() || item.part != 0 || item.abs_max == 0) continue;
-        const auto [known, is_new] = made.emplace(share->second, item.fingerprint);
-        results.do_all_the_same &= is_new || known->second == item.fingerprint;
+        const auto [known, is_first] = made.emplace(share->second, item.fingerprint);
+        results.do_all_the_same &= is_first || known->second == item.fingerprint;
       }
       if (made.size() < 2) continue;
       ++results.total;
@@ -272,9 +279,9 @@ class SlotMatcher {
       results.in_common += values.size() < made.size() ? 1 : 0;
     }
     return std::ranges::any_of(by_step, [](const auto& entry) {
-      const auto& [total, in_common, do_all_the_same] = entry.second;
-      const double least = thresholds::kResultsInCommon * static_cast<double>(total);
-      return do_all_the_same && in_common > 0 && static_cast<double>(in_common) >= least;
+      const Results& results = entry.second;
+      const double least = thresholds::kResultsInCommon * static_cast<double>(results.total);
+      return results.do_all_the_same && results.in_common > 0 && static_cast<double>(results.in_common) >= least;
     });
   }
 
@@ -318,8 +325,9 @@ class SlotMatcher {
   }
 
   Kin kin_of(const SlotKey& key) const {
-    const std::string path = key.node < 0 ? "" : table_.tree().nodes[static_cast<std::size_t>(key.node)].path;
-    return {without_numbers(path), key.tail, key.io};
+    if (key.node < 0) return {0, "", key.tail, key.io};
+    const ModuleNode& node = table_.tree().nodes[static_cast<std::size_t>(key.node)];
+    return {node.root, without_numbers(node.path), key.tail, key.io};
   }
 
   static int cost(const std::array<Arrangement, 2>& how) { return how[0].cost + how[1].cost; }
@@ -462,6 +470,7 @@ class SlotMatcher {
   std::map<SlotKey, MatchedSlot> slots_;
   std::map<std::tuple<std::size_t, std::size_t, std::vector<Shape>, PartKind>, std::vector<ShapedArrangement>> listed_;
   std::map<Name, std::array<Arrangement, 2>> known_;
+  std::map<std::pair<int, Shares>, bool> have_in_common_;
   double factor_ = 1;
 };
 

@@ -158,7 +158,8 @@ class Builder {
     const auto matched = runs_.slots.find(key);
     if (matched != runs_.slots.end() && matched->second.choice) {
       if (is_of_another_stage(key, *matched->second.choice)) return false;
-      if (!is_certain(key, matched->second) || !is_known(matched->second)) {
+      if (!is_certain(key, matched->second) || !is_known(matched->second) ||
+          may_be_weighted_mean(key, matched->second)) {
         leave_out(key, *slot.runs[0].items.front());
         return false;
       }
@@ -186,6 +187,19 @@ class Builder {
   // Not what is made of parts whose bytes were not kept, where their summaries do not tell: a maximum, say.
   bool is_known(const MatchedSlot& slot) const {
     return (slot.sets[0].has_bytes && slot.sets[1].has_bytes) || runs_.sources[0]->summary_without_bytes(slot);
+  }
+
+  // A loss that a module returns for its part of a batch that is not cut evenly: what weighs the parts is not known.
+  bool may_be_weighted_mean(const SlotKey& key, const MatchedSlot& slot) const {
+    if (slot.kind != PartKind::Loss || key.io == Io::Loss || slot.choice->agrees) return false;
+    return std::ranges::any_of(runs_.slots, [&](const auto& entry) {
+      const auto& [other, given] = entry;
+      const bool is_batch = other.io == Io::Input && other.step == key.step && is_outermost(other);
+      return is_batch && std::ranges::any_of(given.sets, [](const PartSet& set) {
+               return std::ranges::any_of(
+                   set.parts, [&](const PartTensor& part) { return part.shape != set.parts.front().shape; });
+             });
+    });
   }
 
   // Where neither run is known to have a parameter whole, and nothing says how its parts lie, it is not known whether
