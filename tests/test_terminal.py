@@ -347,6 +347,14 @@ def test_a_closed_pipe_ends_quietly(model, ignored):
     process.stderr.close()
 
 
+def test_a_closed_pipe_ends_a_verb_in_python_quietly():
+    words = [tenscope_program(), "noise", "--help"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
 def test_an_unreadable_run_does_not_end_the_list(model, tmp_path):
     shutil.copytree(model / "good", tmp_path / "runs" / "good")
     newer = tmp_path / "runs" / "newer"

@@ -21,9 +21,10 @@ _BOLD, _CYAN = "\033[1m", "\033[36m"
 def run(main: Callable[[list[str]], int]) -> int:
     """The exit code of a verb; where nobody reads its pipe any more it ends without a word."""
     try:
-        code = main(sys.argv[1:])
-        sys.stdout.flush()
-        return code
+        try:
+            return main(sys.argv[1:])
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
         os._exit(128 + signal.SIGPIPE)
 
