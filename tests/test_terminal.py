@@ -349,7 +349,8 @@ def test_a_closed_pipe_ends_quietly(model, ignored):
 
 def test_a_closed_pipe_ends_a_verb_in_python_quietly():
     words = [tenscope_program(), "noise", "--help"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
