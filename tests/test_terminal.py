@@ -223,6 +223,19 @@ def test_wrong_words_get_a_sentence(model, tmp_path):
         assert {*tenscope_json(*words, check=2)["error"]} == {"code", "message"}
 
 
+def test_a_name_below_runs_is_a_run(model, tmp_path, monkeypatch):
+    (tmp_path / "runs").symlink_to(model)
+    monkeypatch.chdir(tmp_path)
+    for verb in ("diff", "map"):
+        assert tenscope_json(verb, "good", "bad", check=None) == tenscope_json(
+            verb, "runs/good", "runs/bad", check=None
+        )
+    (tmp_path / "a.py").write_text("")
+    assert "runs/nothing" not in program("run", "--against", "nothing", "a.py", check=2).stderr
+    assert "cannot open" not in program("run", "--against", "good", "a.py", check=None).stderr
+    assert "how it was made" in program("noise", "good", check=2).stderr
+
+
 def test_a_long_name_is_no_suggestion(hostile):
     assert "xxx" not in program("show", hostile, "xx", check=2).stderr
 
@@ -332,6 +345,15 @@ def test_a_closed_pipe_ends_quietly(model, ignored):
     assert process.stderr.read() == b""
     assert process.wait() in (141, -signal.SIGPIPE)
     process.stderr.close()
+
+
+def test_a_closed_pipe_ends_a_verb_in_python_quietly():
+    words = [tenscope_program(), "noise", "--help"]
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
 
 
 def test_an_unreadable_run_does_not_end_the_list(model, tmp_path):

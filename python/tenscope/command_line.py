@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from tenscope import _core
 from tenscope.errors import UsageError, code_of
 
 _BOLD, _CYAN = "\033[1m", "\033[36m"
@@ -21,11 +21,18 @@ _BOLD, _CYAN = "\033[1m", "\033[36m"
 def run(main: Callable[[list[str]], int]) -> int:
     """The exit code of a verb; where nobody reads its pipe any more it ends without a word."""
     try:
-        code = main(sys.argv[1:])
-        sys.stdout.flush()
-        return code
+        try:
+            return main(sys.argv[1:])
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
         os._exit(128 + signal.SIGPIPE)
+
+
+def place_of(path: str) -> str:
+    """The folder below runs/ where it is a run's name there, else itself."""
+    below = os.path.join("runs", path)
+    return below if not os.path.exists(path) and os.path.isdir(below) else path
 
 
 def trouble(error: BaseException | str, is_json: bool) -> int:
@@ -48,7 +55,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, words: Sequence[str] | None = None, namespace=None):  # type: ignore[override]
         options, unknown = self.parse_known_args(words, namespace)
         if unknown:
-            near = difflib.get_close_matches(unknown[0], self._option_string_actions, 1)
+            near = _core.nearest(unknown[0], list(self._option_string_actions))
             self.error(f"there is no option '{unknown[0]}'" + (f"; did you mean '{near[0]}'?" if near else ""))
         return options
 

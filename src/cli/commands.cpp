@@ -5,7 +5,7 @@ namespace {
 
 // As python/tenscope/launch/command.py has them.
 constexpr std::string_view kRunOptions =
-    "--help --out --name --replace --python --stats --include --exclude --every --steps --max-bytes "
+    "--help --out --name --replace --stats --include --exclude --every --steps --max-bytes "
     "--no-sources --ops --ops-steps --ops-call --ops-stats --ops-values --eager --oracle --oracle-call "
     "--end-after --noise --move --other-kernels --against --stop --pdb --keep-going --prefix --tolerance "
     "--onnx --inputs --chunk --optimised";

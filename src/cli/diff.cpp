@@ -112,6 +112,8 @@ Action prepare_diff(CLI::App& app) {
   app.add_option("--top", options->top, "How many differences to show, the worst first; 0: all")->capture_default_str();
   add_run_diff_options(app, options->run);
   return [options](const Output& output) -> int {
+    for (std::string* path : {&options->a, &options->b})
+      if (!path->empty()) *path = place_of(*path);
     options->run.top = options->top > 0 ? static_cast<std::size_t>(options->top) : options->run.top;
     const auto is_run = [](const std::string& path) { return is_url(path) || compare::is_run_folder(path); };
     const bool are_runs = is_run(options->a) && is_run(options->b);

@@ -110,7 +110,7 @@ Action prepare_map(CLI::App& app) {
       ->expected(1);
   app.add_option("--write", options->write, "Write the map to this file, for `tenscope diff --map-file`");
   return [options](const Output& output) -> int {
-    for (const std::string& path : {options->a, options->b}) find_run(path);  // throws, with a suggestion
+    for (std::string* path : {&options->a, &options->b}) *path = find_run(*path).string();
     const bool are_runs = compare::is_run_folder(options->a) && compare::is_run_folder(options->b);
     const bool is_any_file =
         std::filesystem::is_regular_file(options->a) || std::filesystem::is_regular_file(options->b);

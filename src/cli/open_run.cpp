@@ -18,11 +18,15 @@
 namespace tenscope::cli {
 namespace fs = std::filesystem;
 
+std::string place_of(const std::string& path) {
+  std::error_code error;
+  const fs::path below = fs::path("runs") / path;
+  return !fs::exists(path, error) && fs::is_directory(below, error) ? below.string() : path;
+}
+
 fs::path find_run(const std::string& path) {
   std::error_code error;
-  if (fs::exists(path, error)) return path;
-  const fs::path below = fs::path("runs") / path;
-  if (fs::is_directory(below, error)) return below;
+  if (const fs::path place = place_of(path); fs::exists(place, error)) return place;
   std::vector<std::string> candidates;
   fs::path parent = fs::path(path).parent_path();
   for (const fs::path& folder : {parent.empty() ? fs::path(".") : parent, fs::path("runs")}) {

@@ -15,6 +15,8 @@ namespace tenscope::cli {
 
 // The run that a user means: a path, or a name below runs/. Throws NotFound with a suggestion.
 std::filesystem::path find_run(const std::string& path);
+// The folder below runs/ where `path` is a run's name there, else `path` itself, whatever it is.
+std::string place_of(const std::string& path);
 std::filesystem::path find_run_folder(const std::string& path);  // the same, but no file
 Reader open_run(const std::string& path);
 std::vector<std::filesystem::path> find_runs(const std::string& path);  // all below it

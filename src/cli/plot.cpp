@@ -160,7 +160,7 @@ void print_legend(const Drawn& one, const Output& output) {
                {is_compared ? "largest |b-a|" : "", Align::Left}});
   const auto add = [&](const Series& series, const char* side, Tone tone, const std::string& difference) {
     const Extent extent = extent_of(series);
-    table.add({Cell(series.name, tone), side, number_text(series.points.back().value),
+    table.add({Cell(series.name, tone), side, fmt::format("{:.6g}", series.points.back().value),
                extent.is_empty ? "-" : number_text(extent.least), extent.is_empty ? "-" : number_text(extent.most),
                std::to_string(series.points.size()), difference});
   };

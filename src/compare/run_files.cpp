@@ -372,9 +372,9 @@ RunDiff settled(RunDiff by_ranks, const Reader& a, const Reader& b, const RunDif
   if (by_ranks.verdict != DiffVerdict::Differs || (are_as_many && !has_modules)) return by_ranks;
   const bool may_be_of_parts = !are_as_many || count_ranks(a) > 1;
   if (!may_be_of_parts && compare::loss_scale(a) == compare::loss_scale(b)) return by_ranks;
-  constexpr std::size_t kMostRanks = 16;  // each rank's part is tried in the place of every other's
-  if (are_as_many && count_ranks(a) > kMostRanks) {
-    by_ranks.notes.push_back({.kind = DiffNote::Kind::OnlyByRanks, .count = kMostRanks});
+  constexpr std::size_t most = compare::pairing::kMostRanksPutTogether;
+  if (are_as_many && count_ranks(a) > most) {
+    by_ranks.notes.push_back({.kind = DiffNote::Kind::OnlyByRanks, .count = most});
     return by_ranks;
   }
   double assumed_noise = 0;

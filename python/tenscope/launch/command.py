@@ -271,7 +271,7 @@ def _reference(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
     from tenscope.comparing.against import resolve
 
     try:
-        reference = resolve(options.against)
+        reference = resolve(command_line.place_of(options.against))
     except Error as error:
         parser.error(str(error))
     if (

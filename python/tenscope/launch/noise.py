@@ -203,6 +203,7 @@ def main(words: list[str]) -> int:
         parser.error("--runs needs a number from 1 on")
     if not rest:
         parser.error("which run, or which script?")
+    rest[0] = command_line.place_of(rest[0])
     if not _is_run(rest[0]):
         if not os.path.exists(rest[0]) and not rest[0].startswith("-"):
             parser.error(f"there is no run or script {rest[0]!r}")
