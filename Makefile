@@ -5,8 +5,9 @@ PIP_INSTALL := -m pip install -q --disable-pip-version-check --no-build-isolatio
 OTHER_PYTHONS := 3.10 3.12 3.13
 SECONDS_EACH = $(or $(SECONDS),60)
 N ?= 10000
-# Half of the tests each, in order, so that what a file prepares is prepared once; who is done first takes of the rest.
-TWO_AT_A_TIME := -n 2 --dist worksteal
+# In order, so that what a file prepares is prepared once; who is done first takes of the rest. Three on two cores, since
+# many tests wait for a program or a browser.
+THREE_AT_A_TIME := -n 3 --dist worksteal
 # By one name everywhere, so that ccache knows what the preset compiled when pip builds it again: left alone, pip takes
 # the compiler by the name that Python was built with.
 ifeq ($(origin CC) $(origin CXX),default default)
@@ -64,7 +65,7 @@ test-cpp: tools  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSa
 .PHONY: test-python
 test-python: build  ## the Python tests on the main Python
 	@echo "==> Python tests"
-	@$(PYTHON) -m pytest $(TWO_AT_A_TIME)
+	@$(PYTHON) -m pytest $(THREE_AT_A_TIME)
 
 .PHONY: test-pythons
 test-pythons: $(OTHER_PYTHONS:%=test-python-%)  ## what depends on the Python and needs no torch, on the other Pythons
@@ -74,7 +75,7 @@ test-python-%: setup
 	@tools/setup.sh $*
 	@if [ -d .venv-$* ]; then \
 	  echo "==> Python tests on Python $*"; \
-	  .venv-$*/bin/python $(PIP_INSTALL) -C build-dir=build/py$* && .venv-$*/bin/python -m pytest $(TWO_AT_A_TIME) --other-python; fi
+	  .venv-$*/bin/python $(PIP_INSTALL) -C build-dir=build/py$* && .venv-$*/bin/python -m pytest $(THREE_AT_A_TIME) --other-python; fi
 
 .PHONY: tsan
 tsan: tools  ## the C++ tests under ThreadSanitizer

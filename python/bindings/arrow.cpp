@@ -143,7 +143,7 @@ nb::list event_columns(const std::shared_ptr<Reader>& reader, std::optional<int>
 
 // The pairs of a comparison, and for each run the columns of its events in them, in the order of the pairs.
 nb::tuple diff_pairs(const std::string& a, const std::string& b, std::vector<std::string> map,
-                     std::optional<double> tolerance, bool prefix, std::vector<int> ranks,
+                     std::optional<double> tolerance, bool prefix, const std::vector<int>& ranks,
                      std::optional<std::string> noise) {
   std::vector<DiffPair> pairs;
   std::array<std::shared_ptr<const Reader>, 2> readers;
