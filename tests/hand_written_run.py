@@ -175,7 +175,7 @@ def tenscope(*arguments, check: int | None = 0, **environment) -> subprocess.Com
         [tenscope_program(), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         env=os.environ | environment,
         check=False,
     )
