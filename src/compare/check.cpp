@@ -19,6 +19,7 @@
 #include "compare/noise.hpp"
 #include "compare/rank_diff.hpp"
 #include "compare/stage_transfers.hpp"
+#include "compare/thresholds.hpp"
 #include "kernels/element.hpp"
 #include "kernels/element_reader.hpp"
 #include "tenscope/error.hpp"
@@ -47,9 +48,6 @@ constexpr std::array kRules = {
     CheckRule{"vanishing-gradient", "a module all of whose parameters have very small gradients that are not zero",
               1e-8, "root mean square of the largest of them"},
 };
-
-// A gradient this much smaller than its module's largest, in units of roundoff, may be all rounding; at most this part.
-constexpr double kNoiseUnits = 64, kMostNoise = 0.01;
 
 double largest_number(DType dtype) {
   switch (dtype) {
@@ -370,7 +368,8 @@ class Checker {
     // A gradient that is zero by mathematics is nothing but rounding beside others of its module.
     const auto is_noise = [&](const Parameter& parameter) {
       const DiffPlace& place = parameter.place;
-      const double part = std::min(kNoiseUnits * parameter.unit, kMostNoise);
+      const double part =
+          std::min(compare::thresholds::kCheckNoiseUnits * parameter.unit, compare::thresholds::kCheckMostNoise);
       return parameter.gradients > 0 &&
              parameter.gradient_rms() < part * largest[{place.rank, place.root, place.module}];
     };

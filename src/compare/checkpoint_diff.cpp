@@ -16,6 +16,7 @@
 #include "compare/checkpoint_match.hpp"
 #include "compare/checkpoint_words.hpp"
 #include "compare/name_rules.hpp"
+#include "compare/pairing_thresholds.hpp"
 #include "compare/rounding_check.hpp"
 #include "compare/run_diff.hpp"
 #include "compare/shape.hpp"
@@ -109,15 +110,13 @@ class Judge {
       pair.is_changed = !check.words.empty();
       pair.finding = check.words;
     }
-    constexpr std::size_t kFewestOfType = 4;
-    constexpr double kMostApart = 0.25;  // as a part of normal rounding
     for (auto& [type, members] : by_type) {
-      if (members.size() < kFewestOfType) continue;
+      if (members.size() < pairing::kFewestOfType) continue;
       const auto middle = members.begin() + static_cast<std::ptrdiff_t>(members.size() / 2);
       std::ranges::nth_element(members, middle, {}, [](const auto& member) { return member.first; });
       const double usual = middle->first;
       for (auto& [systematic, pair] : members) {
-        if (pair->is_changed || std::abs(systematic - usual) <= kMostApart * pair->rounding) continue;
+        if (pair->is_changed || std::abs(systematic - usual) <= pairing::kLeansOtherwise * pair->rounding) continue;
         pair->is_changed = true;
         pair->finding = fmt::format("the {} tensor is {:.4g} times the other but for rounding, where {:.4g} is usual",
                                     type, 1 + systematic, 1 + usual);

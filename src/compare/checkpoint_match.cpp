@@ -19,13 +19,13 @@
 
 #include "compare/checkpoint_pairing.hpp"
 #include "compare/content_match.hpp"
+#include "compare/pairing_thresholds.hpp"
 #include "compare/path_rule.hpp"
 #include "tenscope/error.hpp"
 
 namespace tenscope::compare {
 namespace {
 
-constexpr double kCoarse = 1e-2;    // beyond this rounding, statistics do not find candidates
 constexpr std::size_t kTrials = 3;  // numbers at which two names are tried
 
 struct TypeRounding {
@@ -58,7 +58,6 @@ constexpr std::array<TypeRounding, 21> kRounding = {{
 }};
 
 constexpr double kNever = 1e300;
-constexpr double kClearlyBetter = 0.8;
 
 }  // namespace
 
@@ -178,7 +177,9 @@ void Pairing::match_names(bool may_differ) {
   }
 }
 
-bool Pairing::is_coarse(std::size_t i, std::size_t j) const { return rounding_of(stored_a(i), stored_b(j)) > kCoarse; }
+bool Pairing::is_coarse(std::size_t i, std::size_t j) const {
+  return rounding_of(stored_a(i), stored_b(j)) > pairing::kCoarseRounding;
+}
 
 bool Pairing::may_be_same(std::size_t i, std::size_t j) const {
   return free_a_[i] && free_b_[j] && a_.records[i].stats.count == b_.records[j].stats.count && is_coarse(i, j) &&
@@ -247,7 +248,7 @@ Pairing::Groups::const_iterator Pairing::best_template(const Groups& groups_a,
       best = group;
     }
   }
-  return error < second * kClearlyBetter ? best : groups_a.end();
+  return error < second * pairing::kClearlyBetter ? best : groups_a.end();
 }
 
 void Pairing::match_best(const std::vector<std::size_t>& others, std::size_t j) {
@@ -259,7 +260,7 @@ void Pairing::match_best(const std::vector<std::size_t>& others, std::size_t j) 
     second = std::min(second, std::max(pair.distance.error, best ? best->distance.error : kNever));
     if (!best || pair.distance.error < best->distance.error) best = std::move(pair);
   }
-  if (best && best->distance.error < second * kClearlyBetter) take(std::move(*best));
+  if (best && best->distance.error < second * pairing::kClearlyBetter) take(std::move(*best));
 }
 
 void Pairing::match_content() {
@@ -367,8 +368,8 @@ double rounding_of(const StoredTensor& a, const StoredTensor& b) noexcept {
 }
 
 double rounding_limit(const StoredTensor& a, const StoredTensor& b) noexcept {
-  constexpr double kFloat32 = 1e-6, kTimes = 3, kMost = 0.95;
-  return std::min(std::max(kFloat32, kTimes * rounding_of(a, b)), kMost);
+  return std::min(std::max(pairing::kFloat32Rounding, pairing::kTimesRounding * rounding_of(a, b)),
+                  pairing::kMostRounding);
 }
 
 const AxisSizes& head_sizes() {

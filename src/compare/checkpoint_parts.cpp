@@ -12,6 +12,7 @@
 
 #include "compare/checkpoint_match.hpp"
 #include "compare/name_rules.hpp"
+#include "compare/pairing_thresholds.hpp"
 #include "compare/shape.hpp"
 #include "kernels/summarize.hpp"
 
@@ -20,7 +21,6 @@ namespace {
 
 constexpr std::int64_t kFewestElements = 32;
 constexpr std::int64_t kMostBlocks = 1024;
-constexpr double kCoarse = 1e-2;  // beyond this rounding only parts with the whole's numbers in their names are tried
 
 // A tensor without axes of size 1, and some of its slices along one axis.
 struct Window {
@@ -164,7 +164,7 @@ class PartSearch {
     if (of_part.stats.count % unit != 0 || length < 1 || length >= size) return std::nullopt;
     const StoredTensor &stored_whole = stored(wholes_, whole), &stored_part = stored(parts_, part);
     const double rounding = rounding_of(stored_whole, stored_part), limit = rounding_limit(stored_whole, stored_part);
-    if (rounding > kCoarse && !may_be_of(stored_whole, stored_part)) return std::nullopt;
+    if (rounding > pairing::kCoarseRounding && !may_be_of(stored_whole, stored_part)) return std::nullopt;
     const std::int64_t step = std::gcd(size, length);
     if (size / step > kMostBlocks) return std::nullopt;
     const std::vector<Sums>& blocks = blocks_of(whole, axis, step);

@@ -111,6 +111,22 @@ inline constexpr double kSpoilt = 0.5;                // a value this near to wh
 inline constexpr double kSixteenBits = 1.0 / 128;     // values rounded to 16 bits on their way are this near
 inline constexpr double kTransferGradientUnits = 16;  // of roundoff: gradients may be added up in another order
 
+// ---- checkpoints (checkpoint_match.cpp, checkpoint_parts.cpp, checkpoint_diff.cpp)
+
+// How far two tensors may be apart that hold the same numbers: so many times the normal rounding of the coarser type
+// (a table in checkpoint_match.cpp, measured), at least what float32 rounds, and less than tensors of no relation.
+inline constexpr double kTimesRounding = 3;
+inline constexpr double kFloat32Rounding = 1e-6;
+inline constexpr double kMostRounding = 0.95;
+// Beyond this rounding statistics find no partners, and names must say more. Chosen.
+inline constexpr double kCoarseRounding = 1e-2;
+// Another partner is taken where it is so much nearer. Chosen.
+inline constexpr double kClearlyBetter = 0.8;
+// A tensor whose rounding leans to one side, other than that of most tensors of its type does, by this part of normal
+// rounding, is a changed one; of so many tensors of a type one knows what most do. Chosen.
+inline constexpr double kLeansOtherwise = 0.25;
+inline constexpr std::size_t kFewestOfType = 4;
+
 // ---- sources (module_code.cpp)
 
 // Classes of other names are the same class where they have this part of the longer one's lines in common. Chosen.

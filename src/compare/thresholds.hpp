@@ -160,6 +160,11 @@ inline constexpr std::int64_t kReplayColumns = 256;
 inline constexpr std::int64_t kReplayLength = 4096;  // of a sequence
 inline constexpr std::int64_t kReplayQueries = 16;   // of each of four sequences
 
+// Without a reference (check.cpp): a gradient this much smaller than its module's largest, in units of roundoff, may be
+// all rounding; at most this part. Chosen: the gradient of a key's bias is zero but for rounding.
+inline constexpr double kCheckNoiseUnits = 64;
+inline constexpr double kCheckMostNoise = 0.01;
+
 // Lists in a report beyond these are counted.
 inline constexpr std::size_t kListedClasses = 10;
 inline constexpr std::size_t kListedCalls = 5;
