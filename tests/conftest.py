@@ -28,9 +28,8 @@ os.environ.setdefault("TENSCOPE_QUIET", "1")
 ONE_PYTHON_IS_ENOUGH = {
     "bitwise", "budget", "bugs", "check", "check_origins", "checkpoint_mistakes", "checkpoint_rounding", "checkpoints",
     "cli", "conversions", "cpp", "crash", "diff_frame", "docs_links", "docs_reference", "engine_architectures",
-    "engine_parts", "engines", "engines_random", "executors", "gguf", "graph", "hand_made_parts", "hdf5", "hostile_files",
-    "install", "layouts",
-    "layouts_torch", "many_ranks", "object_store", "pipeline_check", "precision", "push", "python_rooms", "rooms",
+    "engine_parts", "engines", "engines_random", "executors", "gguf", "graph", "hand_made_parts", "hdf5",
+    "hostile_files", "install", "layouts", "layouts_torch", "many_ranks", "object_store", "pipeline_check", "precision", "push", "python_rooms", "rooms",
     "rows", "rows_engine", "rows_truth", "rundiff", "rundiff_rewrites", "rundiff_truth", "rundiff_wild", "shards",
     "sketch", "stubs", "tensorboard", "upgrades_bench", "view_answers", "view_files", "view_hostile", "view_live",
     "view_measures",
