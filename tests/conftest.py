@@ -26,15 +26,15 @@ os.environ.setdefault("TENSCOPE_QUIET", "1")
 # below: there Python only prepares what the C++ program or the comparison then reads, and its version makes no
 # difference. A file that is not listed, as a new one, runs on every Python.
 ONE_PYTHON_IS_ENOUGH = {
-    "bitwise", "budget", "bugs", "check", "check_origins", "checkpoint_mistakes", "checkpoint_rounding", "checkpoints",
-    "cli", "conversions", "cpp", "crash", "diff_frame", "docs_links", "docs_reference", "engine_architectures",
-    "engine_parts", "engines", "engines_random", "executors", "gguf", "graph", "hand_made_parts", "hdf5",
-    "hostile_files", "install", "layouts", "layouts_torch", "many_ranks", "object_store", "pipeline_check", "precision", "push", "python_rooms", "rooms",
-    "rows", "rows_engine", "rows_truth", "rundiff", "rundiff_rewrites", "rundiff_truth", "rundiff_wild", "shards",
-    "sketch", "stubs", "tensorboard", "upgrades_bench", "view_answers", "view_files", "view_hostile", "view_live",
-    "view_measures",
-    "view_page", "view_page_odd", "view_page_tensor", "view_page_views", "view_requests", "view_runs", "view_server",
-    "view_subjects", "web", "words",
+    "bitwise", "budget", "bugs", "check", "check_origins", "checkpoint_mistakes", "checkpoint_rounding",
+    "checkpoints", "cli", "conversions", "cpp", "crash", "diff_frame", "docs_links", "docs_reference",
+    "engine_architectures", "engine_parts", "engines", "engines_random", "executors", "gguf", "graph",
+    "hand_made_parts", "hdf5", "hostile_files", "install", "layouts", "layouts_torch", "many_ranks", "object_store",
+    "pipeline_check", "precision", "push", "python_rooms", "rooms", "rows", "rows_engine", "rows_truth", "rundiff",
+    "rundiff_rewrites", "rundiff_truth", "rundiff_wild", "shards", "sketch", "stubs", "tensorboard", "upgrades_bench",
+    "view_answers", "view_files", "view_hostile", "view_live", "view_measures", "view_page", "view_page_odd",
+    "view_page_tensor", "view_page_views", "view_requests", "view_runs", "view_server", "view_subjects", "web",
+    "words",
 }  # fmt: skip
 
 
