@@ -50,7 +50,7 @@ add_packages() {  # folder, the name of the mark that says what is there, packag
   shift 2
   [ "$(cat "$mark" 2>/dev/null)" != "$*" ] || return 0
   say "installing into $folder: $*"
-  # What is imported is compiled then; all of it would take a minute.
+  # What is imported is compiled to byte code then; most of it never is.
   "$folder/bin/python" -m pip install -q --disable-pip-version-check --no-compile "$@"
   echo "$*" > "$mark"
 }
